@@ -1,0 +1,583 @@
+#!/usr/bin/env python3
+"""Everything a developer runs, on a machine with Python 3.10 or later and git, nothing else.
+
+    python3 dev.py demo     the main job on the real SGLang and FlashInfer wheels
+    python3 dev.py test     lint, types and tests on every interpreter from 3.10 on
+    python3 dev.py lint     ruff and mypy alone
+    python3 dev.py bench    the benchmark, as a table in Markdown
+
+All that is made lies under ``build/`` (virtual environments, wheels, unpacked releases,
+coverage) and may be deleted at any time.  What was downloaded once is not asked for again,
+so a second run needs no network.  Only the standard library is used here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+BUILD = ROOT / "build"
+WHEELHOUSE = BUILD / "wheelhouse"
+OLDEST = (3, 10)
+COVERAGE_AT_LEAST = 90
+
+#: Exactly these releases are shown: the ones that the campaign ran.
+DEMO_RELEASES = (("sglang", "0.5.9"), ("flashinfer-python", "0.6.3"))
+DEMO_BUNDLE = "sm120-fusion"
+
+
+class Failed(Exception):
+    """A step that did not work; the message says what to do."""
+
+
+# --- the terminal ------------------------------------------------------------------------
+
+_START = time.monotonic()
+_COLOUR = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def paint(text: str, code: str) -> str:
+    """``text`` in a colour, on a terminal."""
+    return f"\033[{code}m{text}\033[0m" if _COLOUR else text
+
+
+def say(text: str = "") -> None:
+    """One line, at once."""
+    print(text, flush=True)
+
+
+def headline(text: str) -> None:
+    """The start of a step, with the seconds since the start."""
+    say(f"\n{paint('==>', '1;34')} {paint(text, '1')} [{time.monotonic() - _START:.0f} s]")
+
+
+# --- processes ---------------------------------------------------------------------------
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment for children: nothing that turns Python or pip to other places."""
+    env = dict(os.environ)
+    for key in (
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "PIP_REQUIRE_VIRTUALENV",
+    ):
+        env.pop(key, None)
+    env.setdefault("PIP_CACHE_DIR", str(BUILD / "pip-cache"))
+    env.update(
+        PIP_DISABLE_PIP_VERSION_CHECK="1",
+        PIP_NO_INPUT="1",
+        PIP_ROOT_USER_ACTION="ignore",
+        PYTHONUNBUFFERED="1",
+    )
+    env.update(changes)
+    return env
+
+
+def run(command: Iterable[object], *, quiet: bool = True, env: dict[str, str] | None = None) -> int:
+    """Run to the end.  ``quiet`` shows the output only where the command fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=ROOT,
+        env=env or environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if quiet else None,
+        stderr=subprocess.STDOUT if quiet else None,
+        check=False,
+    )
+    if quiet and done.returncode:
+        say(done.stdout.decode("utf-8", "replace").rstrip())
+    return done.returncode
+
+
+def must(command: Sequence[object], hint: str) -> None:
+    """Like :func:`run`, and a failure ends dev.py with ``hint``."""
+    if run(command):
+        raise Failed(f"{shlex.join(str(part) for part in command)}\n{hint}")
+
+
+# --- interpreters ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A CPython that can make virtual environments."""
+
+    version: tuple[int, int, int]
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """``3.11.7``."""
+        return ".".join(map(str, self.version))
+
+
+_PROBE = """
+import ensurepip, json, os, platform, sys, venv
+print(json.dumps([list(sys.version_info[:4]), sys.executable, platform.python_implementation(),
+                  sys.prefix == sys.base_prefix]))
+"""
+
+
+def probe(path: str | Path) -> Interpreter | None:
+    """The interpreter at ``path``, found out by running it: a pyenv shim may run nothing."""
+    try:
+        done = subprocess.run(
+            [str(path), "-I", "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        version, executable, implementation, is_base = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    final = version[3] == "final" and implementation == "CPython"
+    if done.returncode or not final or tuple(version[:2]) < OLDEST or not executable:
+        return None
+    return Interpreter((version[0], version[1], version[2]), Path(executable)) if is_base else None
+
+
+def _candidates() -> Iterator[str | Path]:
+    yield sys.executable
+    yield getattr(sys, "_base_executable", sys.executable)
+    roots = [os.environ.get("PYENV_ROOT"), os.path.expanduser("~/.pyenv")]
+    folders = [Path(part) for part in os.environ.get("PATH", "").split(os.pathsep) if part]
+    roots += [str(folder.parent) for folder in folders if folder.name == "shims"]
+    for root in roots:
+        if root:
+            yield from sorted(Path(root).glob("versions/3.*/bin/python"), reverse=True)
+    for folder in folders:
+        yield from sorted(folder.glob("python3.[0-9]*"), reverse=True)
+        yield folder / "python3"
+
+
+def usable() -> Iterator[Interpreter]:
+    """Every one that can be found, the one that runs this first; some more than once."""
+    seen = set()
+    for candidate in _candidates():
+        path = Path(os.path.abspath(candidate))
+        if path in seen or path.name.endswith("-config") or not os.access(path, os.X_OK):
+            continue
+        seen.add(path)
+        interpreter = probe(path)
+        if interpreter:
+            yield interpreter
+
+
+def first_interpreter() -> Interpreter:
+    """The one that runs this, where it can make virtual environments."""
+    for interpreter in usable():
+        return interpreter
+    raise Failed(
+        "no usable Python 3.10 or later: dev.py needs one with the venv and ensurepip modules"
+        " (on Debian and Ubuntu: apt-get install python3-venv)"
+    )
+
+
+def interpreters() -> list[Interpreter]:
+    """One for each minor version from 3.10 on, the one that runs this first."""
+    first = first_interpreter()
+    found = {first.version[:2]: first}
+    for interpreter in usable():
+        found.setdefault(interpreter.version[:2], interpreter)
+    others = [one for one in found.values() if one is not first]
+    return [first, *sorted(others, key=lambda one: one.version, reverse=True)]
+
+
+# --- virtual environments ----------------------------------------------------------------
+
+
+def requirements() -> list[str]:
+    """The dependencies and the test extra of pyproject.toml (3.10 has no TOML reader)."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found = []
+    for key in ("dependencies", "test"):
+        match = re.search(rf"^{key} = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+        if match is None:
+            raise Failed(f"pyproject.toml has no list {key!r}")
+        found += re.findall(r'^\s*"([^"]+)"', match[1], re.MULTILINE)
+    return found
+
+
+def development_venv(interpreter: Interpreter) -> Path:
+    """The Python of a venv that holds patchkit (editable) and all that its tests need.
+
+    Wheels are collected in ``build/wheelhouse`` first and installed from there, so that a
+    venv can be made again without a network.
+    """
+    folder = BUILD / "venvs" / interpreter.name
+    python = folder / "bin" / "python"
+    stamp = folder / "complete"
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    wanted += f" {interpreter.path} {folder}"
+    if stamp.exists() and stamp.read_text() == wanted and probe_module(python, "patchkit"):
+        return python
+    shutil.rmtree(folder, ignore_errors=True)
+    must([interpreter.path, "-m", "venv", folder], "cannot make a virtual environment")
+    collect_wheels(interpreter, python)
+    pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-compile"]
+    must(
+        [*pip, "--find-links", WHEELHOUSE, *requirements()],
+        "delete build/ and try again, with a network",
+    )
+    must([*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT], "see above")
+    stamp.write_text(wanted)
+    return python
+
+
+def probe_module(python: Path, name: str) -> bool:
+    """Whether ``python`` still runs and finds the module."""
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({name!r}) is None)"
+    try:
+        return subprocess.run([str(python), "-c", code], cwd=BUILD, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def collect_wheels(interpreter: Interpreter, python: Path) -> None:
+    """Put the wheels of all requirements into the wheelhouse, unless they are there."""
+    wanted = requirements()
+    digest = hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:12]
+    minor = ".".join(map(str, interpreter.version[:2]))
+    stamp = WHEELHOUSE / f".{minor}-{digest}"
+    if stamp.exists():
+        return
+    WHEELHOUSE.mkdir(parents=True, exist_ok=True)
+    must(
+        [python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", WHEELHOUSE, *wanted],
+        "the first run needs the package index, and git on the PATH",
+    )
+    stamp.touch()
+
+
+# --- test --------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """How one step ended."""
+
+    name: str
+    ok: bool
+    seconds: float
+    passed: int = 0
+    failed: int = 0
+    skipped: list[str] = field(default_factory=list)
+
+
+def lint(python: Path) -> list[Outcome]:
+    """ruff check, ruff format and mypy --strict, with their output where they fail."""
+    steps = {
+        "ruff check": ["ruff", "check", "--quiet", "."],
+        "ruff format": ["ruff", "format", "--check", "--quiet", "."],
+        "mypy --strict": ["mypy", "--strict", "--no-error-summary"],
+    }
+    outcomes = []
+    for name, command in steps.items():
+        begin = time.monotonic()
+        ok = run([python, "-m", *command]) == 0
+        outcomes.append(Outcome(name, ok, time.monotonic() - begin))
+        say(f"{name}: {'ok' if ok else paint('FAILED', '31')}")
+    return outcomes
+
+
+def run_tests(
+    name: str, interpreter: Interpreter, python: Path, arguments: Sequence[str]
+) -> Outcome:
+    """One pytest run.  The counts are read from its JUnit file, not from its output."""
+    begin = time.monotonic()
+    report = BUILD / f"tests-{interpreter.name}.xml"
+    report.unlink(missing_ok=True)
+    env = environment(
+        HYPOTHESIS_PROFILE=os.environ.get("HYPOTHESIS_PROFILE", "ci"),
+        PATCHKIT_TEST_WHEELHOUSE=str(WHEELHOUSE),
+    )
+    workers = str(min(os.cpu_count() or 1, 4))
+    code = run(
+        [
+            *(python, "-m", "pytest", "-q", "-n", workers, "--dist", "worksteal"),
+            *("-o", f"cache_dir={BUILD / 'pytest' / interpreter.name}"),
+            *("--junitxml", report, *arguments),
+        ],
+        quiet=False,
+        env=env,
+    )
+    outcome = Outcome(name, code == 0, time.monotonic() - begin)
+    if report.exists():
+        _count(report, outcome)
+    outcome.ok = outcome.ok and outcome.passed > 0 and not outcome.failed
+    return outcome
+
+
+def _count(report: Path, outcome: Outcome) -> None:
+    for case in xml.etree.ElementTree.parse(report).iter("testcase"):
+        skipped = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            outcome.failed += 1
+        elif skipped is not None:
+            where = f"{case.get('classname')}::{case.get('name')}"
+            outcome.skipped.append(f"{where}: {skipped.get('message')}")
+        else:
+            outcome.passed += 1
+
+
+def test(arguments: argparse.Namespace) -> int:
+    """Lint, types, the whole suite with coverage here, the suite on every other Python."""
+    headline("Interpreters")
+    found = interpreters()
+    if arguments.quick:
+        found = found[:1]
+    for interpreter in found:
+        say(f"Python {interpreter.name}  {interpreter.path}")
+    headline("Virtual environments under build/venvs")
+    (BUILD / "coverage").mkdir(parents=True, exist_ok=True)
+    primary, *others = found
+    pythons = {primary: development_venv(primary)}
+    say(f"Python {primary.name}: ready")
+    headline("Lint and types")
+    outcomes = lint(pythons[primary])
+    headline(f"Tests on Python {primary.name}, with coverage")
+    for old in (BUILD / "coverage").glob("data*"):
+        old.unlink()
+    coverage = (
+        []
+        if arguments.select
+        else [
+            *("--cov", "--cov-config=pyproject.toml", "--cov-report=term"),
+            *(f"--cov-report=xml:{BUILD / 'coverage' / 'coverage.xml'}",),
+            f"--cov-fail-under={COVERAGE_AT_LEAST}",
+        ]
+    )
+    outcomes.append(
+        run_tests(
+            f"Python {primary.name}", primary, pythons[primary], [*coverage, *arguments.select]
+        )
+    )
+    for interpreter in others:
+        headline(f"Tests on Python {interpreter.name}")
+        python = development_venv(interpreter)
+        subset = [] if arguments.all else ["-m", "not slow"]
+        outcomes.append(
+            run_tests(
+                f"Python {interpreter.name}", interpreter, python, [*subset, *arguments.select]
+            )
+        )
+    return summary(outcomes)
+
+
+def summary(outcomes: list[Outcome]) -> int:
+    """A line for each step, the reasons for skipped tests, and the closing line."""
+    headline("Summary")
+    for outcome in outcomes:
+        counts = ""
+        if outcome.passed or outcome.failed or outcome.skipped:
+            counts = f"{outcome.passed} passed, {outcome.failed} failed"
+            counts += f", {len(outcome.skipped)} skipped" if outcome.skipped else ""
+        mark = paint("ok    ", "32") if outcome.ok else paint("FAILED", "31")
+        say(f"{mark}  {outcome.name:<16} {outcome.seconds:6.0f} s  {counts}")
+        for reason in outcome.skipped:
+            say(f"        skipped: {reason}")
+    passed = sum(outcome.passed for outcome in outcomes)
+    failed = sum(outcome.failed for outcome in outcomes)
+    skipped = sum(len(outcome.skipped) for outcome in outcomes)
+    say()
+    say(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 0 if all(outcome.ok for outcome in outcomes) else 1
+
+
+# --- demo --------------------------------------------------------------------------------
+
+
+def fingerprint(folder: Path) -> tuple[str, int, int]:
+    """One digest over every path below ``folder``, its kind, mode, owner, link target and
+    bytes; with it the numbers of files and of bytes."""
+    total = hashlib.sha256()
+    count = size = 0
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted([*folders, *names]):
+            path = os.path.join(parent, name)
+            info = os.lstat(path)
+            content = b""
+            if os.path.islink(path):
+                content = os.fsencode(os.readlink(path))
+            elif os.path.isfile(path):
+                count += 1
+                size += info.st_size
+                with open(path, "rb") as handle:
+                    content = hashlib.sha256(handle.read()).digest()
+            entry = (
+                f"{os.path.relpath(path, folder)}\0{info.st_mode}\0{info.st_uid}\0{info.st_gid}\0"
+            )
+            total.update(os.fsencode(entry) + content + b"\n")
+    return total.hexdigest(), count, size
+
+
+def release_wheels(python: Path) -> list[Path]:
+    """The wheels of the demo, downloaded once into ``build/wheels``."""
+    folder = BUILD / "wheels"
+    folder.mkdir(parents=True, exist_ok=True)
+    wheels = []
+    for name, version in DEMO_RELEASES:
+        pattern = f"{name.replace('-', '_')}-{version}-*.whl"
+        if not list(folder.glob(pattern)):
+            say(f"downloading {name} {version} …")
+            must(
+                [
+                    *(python, "-m", "pip", "download", "--quiet", "--no-deps"),
+                    *("--only-binary", ":all:", "--dest", folder, f"{name}=={version}"),
+                ],
+                "the first run needs the package index",
+            )
+        wheels += sorted(folder.glob(pattern))[:1]
+    return wheels
+
+
+class Shell:
+    """Shows a command as a person would type it, runs it, and shows what it prints."""
+
+    def __init__(self, tool: Path, target: Path, home: Path) -> None:
+        self.tool = tool
+        self.target = target
+        self.env = environment(HOME=str(home), PATH=f"{tool}{os.pathsep}{os.environ['PATH']}")
+        for key in [key for key in self.env if key.startswith("PATCHKIT_")]:
+            del self.env[key]
+
+    def patchkit(self, *arguments: str, expect: int = 0) -> None:
+        """``patchkit --python build/demo/target ARGUMENTS``; another exit code ends the demo."""
+        target = os.path.relpath(self.target, ROOT)
+        command = ["patchkit", "--python", target, *arguments]
+        say(f"\n{paint('$ ' + shlex.join(command), '1;32')}")
+        begin = time.monotonic()
+        code = subprocess.run(
+            command, cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL, check=False
+        ).returncode
+        say(paint(f"[exit code {code}, {time.monotonic() - begin:.2f} s]", "2"))
+        if code != expect:
+            raise Failed(f"that should have ended with exit code {expect}")
+
+
+def demo() -> int:
+    """The main job on the real wheels: apply, look, verify, revert, nothing left."""
+    folder = BUILD / "demo"
+    tool, target, home = folder / "tool", folder / "target", folder / "home"
+    interpreter = first_interpreter()
+
+    headline(f"1/5  patchkit into a virtual environment of its own (Python {interpreter.name})")
+    shutil.rmtree(folder, ignore_errors=True)
+    home.mkdir(parents=True)
+    must([interpreter.path, "-m", "venv", tool], "cannot make a virtual environment")
+    install = [tool / "bin" / "python", "-m", "pip", "install", "--quiet"]
+    if list(WHEELHOUSE.glob("*.whl")):
+        install += ["--find-links", WHEELHOUSE]
+    must([*install, ROOT], "the first run needs the package index")
+
+    wheels = ", ".join(f"{name} {version}" for name, version in DEMO_RELEASES)
+    headline(f"2/5  the target: {wheels}, real wheels, without their dependencies")
+    must([interpreter.path, "-m", "venv", target], "cannot make a virtual environment")
+    must(
+        [
+            *(target / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-deps"),
+            *("--no-index", *release_wheels(tool / "bin" / "python")),
+        ],
+        "delete build/wheels and try again",
+    )
+    before = fingerprint(target)
+    say(f"{before[1]:,} files, {before[2] / 1e6:.0f} MB, SHA-256 of it all {before[0][:16]}…")
+
+    shell = Shell(tool / "bin", target, home)
+    headline("3/5  look first")
+    shell.patchkit("list")
+    shell.patchkit("show", DEMO_BUNDLE)
+    shell.patchkit("apply", "--dry-run", DEMO_BUNDLE)
+
+    headline("4/5  apply, and see what was done")
+    shell.patchkit("apply", DEMO_BUNDLE)
+    shell.patchkit("diff")
+    shell.patchkit("verify", "-v")
+    shell.patchkit("status")
+    changed = fingerprint(target)
+    if changed[0] == before[0]:
+        raise Failed("apply changed nothing")
+
+    headline("5/5  revert, and see that nothing is left")
+    shell.patchkit("revert", "--all")
+    shell.patchkit("verify", "--pristine")
+    after = fingerprint(target)
+    say(f"\nbefore  {before[0]}  {before[1]:,} files")
+    say(f"applied {changed[0]}  {changed[1]:,} files")
+    say(f"after   {after[0]}  {after[1]:,} files")
+    if after != before:
+        raise Failed("something is left: the tree differs from the one before")
+    say(
+        f"\nNothing is left: {after[1]:,} files, equal in bytes, modes, owners and links."
+        f"  {time.monotonic() - _START:.0f} s in all."
+    )
+    return 0
+
+
+# --- the command line --------------------------------------------------------------------
+
+
+def bench(rest: Sequence[str]) -> int:
+    """benchmarks/run.py, in the development environment."""
+    python = development_venv(first_interpreter())
+    return run([python, "-m", "benchmarks.run", *rest], quiet=False)
+
+
+def main() -> int:
+    """Parse, run, and turn what failed into one message and an exit code."""
+    parser = argparse.ArgumentParser(
+        prog="dev.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("demo", help="the main job on the real wheels")
+    tests = commands.add_parser("test", help="lint, types and all tests")
+    tests.add_argument("--quick", action="store_true", help="only on the first interpreter")
+    tests.add_argument("--all", action="store_true", help="slow tests on every interpreter")
+    tests.add_argument("select", nargs="*", help="arguments for pytest; without coverage then")
+    commands.add_parser("lint", help="ruff and mypy")
+    commands.add_parser("bench", help="the benchmark; further arguments are its own")
+    arguments, rest = parser.parse_known_args()
+    if rest and arguments.command not in ("bench", "test"):
+        parser.error(f"unknown arguments: {shlex.join(rest)}")
+    BUILD.mkdir(exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        if shutil.which("git") is None:
+            raise Failed("git is not on the PATH")
+        if arguments.command == "test":
+            arguments.select += rest
+            return test(arguments)
+        if arguments.command == "lint":
+            python = development_venv(first_interpreter())
+            return 0 if all(outcome.ok for outcome in lint(python)) else 1
+        return demo() if arguments.command == "demo" else bench(rest)
+    except Failed as error:
+        say(f"{paint('dev.py:', '1;31')} {error}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    if sys.version_info < OLDEST:
+        sys.exit("dev.py: needs Python 3.10 or later; this is " + sys.version.split()[0])
+    sys.exit(main())

@@ -1,0 +1,404 @@
+"""The file system, below one root and never through a symlink.
+
+Owns every call that changes the file system, and the reading of single files by the
+same safe way: each folder of a path is opened relative to the one above with
+``O_NOFOLLOW``, so a folder that is (or is swapped for) a symlink cannot lead anywhere.
+Must not know what a bundle or a state is.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import sys
+from collections.abc import Collection, Iterator
+
+from .errors import Refused
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Folder descriptors kept open at a time; a limit far below the usual 1,024.
+_MAX_FOLDERS = 64
+# Files beyond this are not source; the limit bounds memory (one file is held at a time).
+MAX_FILE = 512 * 1024 * 1024
+_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES, errno.ENOSYS}
+
+
+class Root:
+    """A directory and what lies below it.  Paths are POSIX, relative, checked before."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._folders: dict[str, int] = {"": os.open(path, _FOLDER & ~os.O_NOFOLLOW)}
+
+    def close(self) -> None:
+        for descriptor in self._folders.values():
+            os.close(descriptor)
+        self._folders.clear()
+
+    def full(self, path: str) -> str:
+        """The path for a person."""
+        return f"{self.path}/{path}" if path else self.path
+
+    def _folder(self, folder: str) -> int:
+        known = self._folders.get(folder)
+        if known is not None:
+            return known
+        above, _, name = folder.rpartition("/")
+        parent = self._folder(above)
+        try:
+            descriptor = os.open(name, _FOLDER, dir_fd=parent)
+        except OSError as error:
+            error.filename = self.full(folder)
+            if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(parent, name):
+                raise Refused(
+                    f"the folder {self.full(folder)} is a symlink; nothing is read or written"
+                    " through it",
+                    code="symlinked-folder",
+                    hint="name the folder that it leads to as --root, or install a copy",
+                ) from None
+            raise
+        self._folders[folder] = descriptor
+        return descriptor
+
+    def _at(self, path: str) -> tuple[int, str]:
+        if len(self._folders) > _MAX_FOLDERS:
+            self.forget_folders()
+        folder, _, name = path.rpartition("/")
+        return self._folder(folder), name
+
+    def forget_folders(self) -> None:
+        """Close the folder descriptors (also after a folder was removed or replaced)."""
+        for folder in [f for f in self._folders if f]:
+            os.close(self._folders.pop(folder))
+
+    # -- reading --------------------------------------------------------------------
+
+    def lstat(self, path: str) -> os.stat_result | None:
+        """The status of a path itself; None where nothing is there."""
+        try:
+            folder, name = self._at(path)
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._named(error, path) from None
+
+    def read(self, path: str, *, follow: bool = False) -> bytes:
+        """The bytes of a regular file; never blocks on a FIFO or device.
+
+        With ``follow`` the path itself may be a symlink (an installer that links files
+        into its cache); the folders above may not.
+        """
+        folder, name = self._at(path)
+        try:
+            flags = _READ & ~os.O_NOFOLLOW if follow else _READ
+            descriptor = os.open(name, flags, dir_fd=folder)
+            try:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    raise Refused(
+                        f"{self.full(path)} is no regular file", code="not-a-file", file=path
+                    )
+                if status.st_size > MAX_FILE:
+                    raise Refused(
+                        f"{self.full(path)} has {status.st_size} bytes; the limit is {MAX_FILE}",
+                        code="file-too-large",
+                        file=path,
+                    )
+                return _read_all(descriptor, status.st_size)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._named(error, path) from None
+
+    def readlink(self, path: str) -> bytes:
+        folder, name = self._at(path)
+        try:
+            return os.fsencode(os.readlink(name, dir_fd=folder))
+        except OSError as error:
+            raise self._named(error, path) from None
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, sorted; empty where there is none."""
+        try:
+            return sorted(os.listdir(self._folder(folder)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    # -- changing -------------------------------------------------------------------
+
+    def create(
+        self,
+        path: str,
+        data: bytes,
+        mode: int,
+        *,
+        like: os.stat_result | None = None,
+        like_path: tuple[Root, str] | None = None,
+        not_seconds: Collection[int] = (),
+        times: tuple[int, int] | None = None,
+    ) -> None:
+        """A new file, synced.  ``like`` gives owner and group, ``like_path`` extended
+        attributes, ``times`` access and modification time in ns.  Without ``times`` its
+        time will not fall into one of ``not_seconds``, since byte-code is told apart by
+        whole seconds and size."""
+        folder, name = self._at(path)
+        try:
+            descriptor = os.open(
+                name,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                0o600,
+                dir_fd=folder,
+            )
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+                if like is not None:
+                    _copy_owner(descriptor, like)
+                os.fchmod(descriptor, mode)
+                if like_path is not None:
+                    _copy_attributes(like_path, descriptor)
+                if times is None and not_seconds:
+                    status = os.fstat(descriptor)
+                    moved = status.st_mtime_ns
+                    while moved // 1_000_000_000 in not_seconds:
+                        moved += 1_000_000_000
+                    times = (status.st_atime_ns, moved)
+                if times is not None:
+                    os.utime(descriptor, ns=times)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._named(error, path) from None
+
+    def symlink(self, path: str, target: bytes) -> None:
+        folder, name = self._at(path)
+        try:
+            os.symlink(target, os.fsencode(name), dir_fd=folder)
+        except OSError as error:
+            raise self._named(error, path) from None
+
+    def link(self, path: str, to: Root, to_path: str) -> bool:
+        """A second name of the same inode; False where the file system offers none."""
+        folder, name = self._at(path)
+        to_folder, to_name = to._at(to_path)
+        try:
+            os.link(name, to_name, src_dir_fd=folder, dst_dir_fd=to_folder, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in _NO_LINK:
+                return False
+            raise self._named(error, path) from None
+        return True
+
+    def rename(self, path: str, to: Root, to_path: str) -> None:
+        """Move, replacing what is at the new name.
+
+        Two names of one inode are left alone by rename(2); then the old name is removed,
+        so that the outcome is the same.
+        """
+        folder, name = self._at(path)
+        to_folder, to_name = to._at(to_path)
+        try:
+            os.rename(name, to_name, src_dir_fd=folder, dst_dir_fd=to_folder)
+            if _exists(folder, name):
+                os.unlink(name, dir_fd=folder)
+        except OSError as error:
+            raise to._named(error, to_path) from None
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; nothing happens where none is."""
+        try:
+            folder, name = self._at(path)
+            os.unlink(name, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise self._named(error, path) from None
+
+    def mkdir(self, path: str, mode: int = 0o755) -> bool:
+        """A new folder with exactly this mode; False where one is already there."""
+        folder, name = self._at(path)
+        try:
+            os.mkdir(name, 0o700, dir_fd=folder)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise self._named(error, path) from None
+        os.chmod(name, mode, dir_fd=folder)
+        return True
+
+    def own_folder(self, path: str, uid: int, gid: int) -> None:
+        """Give a folder to its owner, where this user may."""
+        folder, name = self._at(path)
+        try:
+            os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
+        except PermissionError:
+            return
+
+    def rmdir(self, path: str) -> bool:
+        """Remove an empty folder; False where it is not empty or not there."""
+        try:
+            folder, name = self._at(path)
+            if path in self._folders:
+                os.close(self._folders.pop(path))
+            os.rmdir(name, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise self._named(error, path) from None
+        return True
+
+    def sync_folder(self, folder: str) -> None:
+        """Make renames in a folder durable (not offered by every file system)."""
+        try:
+            os.fsync(self._folder(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EBADF, errno.EROFS):
+                raise self._named(error, folder) from None
+
+    def sync_file(self, path: str) -> None:
+        folder, name = self._at(path)
+        try:
+            descriptor = os.open(name, _READ, dir_fd=folder)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EACCES):
+                return
+            raise self._named(error, path) from None
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def replace(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Write a file of our own whole: aside, synced, renamed, folder synced."""
+        aside = f"{path}.new"
+        self.unlink(aside)
+        self.create(aside, data, mode)
+        self.rename(aside, self, path)
+        self.sync_folder(path.rpartition("/")[0])
+
+    def same_device(self, folder: str, other: Root, other_folder: str) -> bool:
+        """Whether a rename between two folders can work at all."""
+        here, there = os.fstat(self._folder(folder)), os.fstat(other._folder(other_folder))
+        return here.st_dev == there.st_dev
+
+    def can_write(self, folder: str) -> OSError | None:
+        """Why files cannot be put into a folder; None when they can."""
+        descriptor = self._folder(folder)
+        if os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor):
+            return None
+        read_only = os.fstatvfs(descriptor).f_flag & os.ST_RDONLY
+        code = errno.EROFS if read_only else errno.EACCES
+        return OSError(code, os.strerror(code), self.full(folder))
+
+    def _named(self, error: OSError, path: str) -> OSError:
+        error.filename = self.full(path)
+        error.filename2 = None
+        return error
+
+
+def digest(data: bytes) -> str:
+    """The SHA-256 of bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def move_tree(source: str, target: str) -> None:
+    """Rename a folder of a cache (never one of an environment) to a new name."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.lexists(target):
+        import shutil
+
+        shutil.rmtree(target)
+    os.rename(source, target)
+
+
+def remove_file(path: str) -> None:
+    """Remove a file of a cache outside the environment, if it is there."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def walk_files(path: str) -> Iterator[str]:
+    """Every regular file or symlink below a directory, relative, in no order."""
+    stack = [""]
+    while stack:
+        folder = stack.pop()
+        with os.scandir(os.path.join(path, folder)) as entries:
+            for entry in entries:
+                name = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in (".git", ".patchkit"):
+                        stack.append(name)
+                else:
+                    yield name
+
+
+def _read_all(descriptor: int, size: int) -> bytes:
+    data = os.read(descriptor, size + 1)
+    if len(data) == size:
+        return data
+    parts = [data]
+    while parts[-1]:
+        parts.append(os.read(descriptor, 1 << 20))
+    return b"".join(parts)
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_link(folder: int, name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _copy_owner(descriptor: int, like: os.stat_result) -> None:
+    mine = os.fstat(descriptor)
+    if (mine.st_uid, mine.st_gid) == (like.st_uid, like.st_gid):
+        return
+    try:
+        os.fchown(descriptor, like.st_uid, like.st_gid)
+    except PermissionError:
+        try:
+            os.fchown(descriptor, -1, like.st_gid)
+        except PermissionError:
+            return
+
+
+def _copy_attributes(source: tuple[Root, str], descriptor: int) -> None:
+    """Extended attributes (ACLs, SELinux labels), as far as the system allows."""
+    if sys.platform != "linux":
+        return
+    root, path = source
+    folder, name = root._at(path)
+    try:
+        opened = os.open(name, _READ & ~os.O_NOFOLLOW, dir_fd=folder)
+    except OSError:
+        return
+    try:
+        for attribute in os.listxattr(opened):
+            try:
+                os.setxattr(descriptor, attribute, os.getxattr(opened, attribute))
+            except OSError:
+                continue
+    except OSError:
+        return
+    finally:
+        os.close(opened)

@@ -1,0 +1,385 @@
+"""Where a hunk goes, and what the file is then: lines in, lines out.
+
+Owns promise 3: every context and removed line matches byte for byte (no fuzz), an offset
+is taken only where it is the single match or the hunk's section heading singles it out,
+and never into another def or class than the heading names.  Must not do I/O.
+
+A file is a list of lines, each with its own ``\\n`` but perhaps the last.  All hunks of a
+file patch are placed on the contents before the first of them, then spliced in from the
+last to the first.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .errors import HunkError
+from .model import Hunk
+
+# xdiff's default rule for a section heading (xdl_emit.c, def_ff) and git's built-in
+# "python" driver (userdiff.c).
+_DEFAULT_HEADING = re.compile(rb"[A-Za-z_$]")
+_PYTHON_HEADING = re.compile(rb"[ \t]*((?:class|(?:async[ \t]+)?def)[ \t].*)")
+_DEFINITION = re.compile(rb"(?:async[ \t]+)?(?:def|class)[ \t]+([A-Za-z_0-9]+)")
+# More places than this are not looked at one by one: the hunk is ambiguous then anyway.
+MAX_CANDIDATES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a hunk went: its first old line in the file (from 1) and the offset from the
+    line that its header says."""
+
+    line: int
+    offset: int
+
+
+def split(data: bytes) -> list[bytes]:
+    """Lines of a file, split at ``\\n`` alone, each with its end."""
+    return io.BytesIO(data).readlines()
+
+
+def apply_hunks(lines: list[bytes], hunks: Sequence[Hunk]) -> tuple[Placement, ...]:
+    """Change ``lines`` in place; all hunks or, on :class:`HunkError`, none."""
+    places = locate(lines, hunks)
+    for hunk, place in zip(reversed(hunks), reversed(places), strict=True):
+        begin = place.line - 1
+        lines[begin : begin + len(hunk.old)] = hunk.new
+    return tuple(places)
+
+
+def reverse(hunk: Hunk) -> Hunk:
+    """The hunk that takes this one back."""
+    return Hunk(
+        hunk.new_start,
+        hunk.old_start,
+        hunk.new,
+        hunk.old,
+        hunk.leading,
+        hunk.trailing,
+        hunk.heading,
+        hunk.line,
+        hunk.body,
+    )
+
+
+def locate(lines: list[bytes], hunks: Sequence[Hunk]) -> list[Placement]:
+    """The place of every hunk.  Raises :class:`HunkError` for the first that has none,
+    or more than one."""
+    places: list[int | None] = []
+    exact = True
+    for hunk in hunks:
+        stated = _stated(hunk)
+        fits = _fits(lines, hunk, stated)
+        exact = exact and fits
+        places.append(stated if fits else None)
+    if exact:
+        return [Placement(place + 1, 0) for place in places if place is not None]
+    # Some hunk moved, so the stated line of the others proves nothing by itself: a twin
+    # of the block may stand there by chance.
+    search = _Search(lines)
+    found: list[Placement] = []
+    floor = 0
+    for number, hunk in enumerate(hunks, 1):
+        place = _find(search, hunk, number, hunks)
+        if place < floor:
+            raise HunkError(
+                "the hunk fits only before the end of the hunk above it",
+                code="hunk-order",
+                hunk=number,
+                line=hunk.line,
+            )
+        floor = place + len(hunk.old)
+        found.append(Placement(place + 1, place - _stated(hunk)))
+    return found
+
+
+def _stated(hunk: Hunk) -> int:
+    """The line (from 0) that the header names; "-N,0" names the line before."""
+    return hunk.old_start - 1 if hunk.old else hunk.old_start
+
+
+def _fits(lines: list[bytes], hunk: Hunk, place: int) -> bool:
+    end = place + len(hunk.old)
+    if place < 0 or end > len(lines) or tuple(lines[place:end]) != hunk.old:
+        return False
+    return _anchored(hunk, place, end, len(lines))
+
+
+def _anchored(hunk: Hunk, place: int, end: int, count: int) -> bool:
+    """A hunk that its maker cut at the file's start or end must stand there again.
+
+    The rule of git (``apply.c``, match_beginning and match_end): one that starts at line
+    1 had nothing before it, one without trailing context had nothing behind it.
+    """
+    if hunk.old_start <= 1 and place != 0:
+        return False
+    return hunk.trailing > 0 or end == count
+
+
+class _Search:
+    """The file as one string, so that a block is found in C and in linear time."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.lines = lines
+        self.data = b"".join(lines)
+
+    def places(self, block: tuple[bytes, ...]) -> tuple[list[int], bool]:
+        """Lines (from 0) at which the block stands; and whether there were too many."""
+        text = b"".join(block)
+        if not text:
+            return [], False
+        data = self.data
+        found: list[int] = []
+        line = at = 0
+        start = data.find(text)
+        while start >= 0:
+            end = start + len(text)
+            if (start == 0 or data[start - 1] == 10) and (
+                text[-1] == 10 or end == len(data)
+            ):
+                line += data.count(b"\n", at, start)
+                at = start
+                if len(found) >= MAX_CANDIDATES:
+                    return found, True
+                found.append(line)
+            start = data.find(text, start + 1)
+        return found, False
+
+
+def _find(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> int:
+    lines = search.lines
+    stated = _stated(hunk)
+    if not hunk.old:
+        if _fits(lines, hunk, stated):
+            return stated
+        raise _not_found(search, hunk, number, hunks)
+    places, too_many = search.places(hunk.old)
+    places = [p for p in places if _anchored(hunk, p, p + len(hunk.old), len(lines))]
+    if not places:
+        raise _not_found(search, hunk, number, hunks)
+    fitting = [p for p in places if not too_many and heading_agrees(lines, hunk, p)]
+    if len(places) == 1 and (fitting or places[0] == stated):
+        return places[0]
+    if len(places) > 1:
+        # The heading may single one out, also a heading that is no def.
+        named = [p for p in fitting if hunk.heading and _heading_equals(lines, hunk, p)]
+        if len(named) == 1:
+            return named[0]
+        shown = ", ".join(str(p + 1) for p in places[:8]) + (" …" if len(places) > 8 else "")
+        raise HunkError(
+            f"the hunk fits {'more than ' if too_many else ''}{len(places)} places:"
+            f" lines {shown}",
+            code="hunk-ambiguous",
+            hunk=number,
+            line=hunk.line,
+            hint="make the patch again with more context (git diff -U10)",
+            data={"candidates": [p + 1 for p in places[:50]]},
+        )
+    place = places[0]
+    there = enclosing(lines, place)
+    raise HunkError(
+        f"the hunk fits only line {place + 1} (offset {place - stated:+d}), inside"
+        f" '{_text(there) or 'no def or class'}', but its heading names '{_text(hunk.heading)}'",
+        code="hunk-wrong-place",
+        hunk=number,
+        line=hunk.line,
+        hint="port the patch to this release by hand and look whether the code moved",
+        data={"candidates": [place + 1]},
+    )
+
+
+# -- section headings ---------------------------------------------------------------------
+
+
+def heading_agrees(lines: Sequence[bytes], hunk: Hunk, place: int) -> bool:
+    """Whether the def or class that the hunk's heading names encloses ``place``, by one
+    of the rules that may have made the heading.  True where the heading names none."""
+    wanted = _DEFINITION.match(hunk.heading)
+    if not wanted:
+        return True
+    return any(
+        found is not None and found[1] == wanted[1]
+        for found in (_DEFINITION.match(text) for text in _headings(lines, place))
+    )
+
+
+def _heading_equals(lines: Sequence[bytes], hunk: Hunk, place: int) -> bool:
+    """Whether the heading is the one that a diff made here would carry (cut at 40 bytes
+    by GNU diff, at 80 by git)."""
+    heading = hunk.heading
+    return any(
+        text == heading or (len(heading) >= 39 and text.startswith(heading))
+        for text in _headings(lines, place)
+    )
+
+
+def _headings(lines: Sequence[bytes], place: int) -> tuple[bytes, bytes]:
+    """The headings of a hunk that begins at ``place``, by the default and Python rules.
+
+    The search starts at the line before the hunk and goes up (xdl_emit.c).
+    """
+    plain = python = b""
+    for number in range(min(place, len(lines)) - 1, -1, -1):
+        line = lines[number]
+        if not python:
+            match = _PYTHON_HEADING.match(line)
+            if match:
+                python = match[1].rstrip()
+        if not plain and _DEFAULT_HEADING.match(line):
+            plain = line.rstrip()
+            if python:
+                break
+    return plain, python
+
+
+def enclosing(lines: Sequence[bytes], place: int) -> bytes:
+    """The nearest def or class line above ``place``, without its indentation."""
+    return _headings(lines, place)[1]
+
+
+# -- diagnosis ----------------------------------------------------------------------------
+
+
+def _not_found(
+    search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]
+) -> HunkError:
+    """Why a hunk has no place: expected against found, the nearest place, a guess."""
+    lines = search.lines
+    if looks_applied(lines, hunks):
+        return HunkError(
+            "the patch looks already applied: every hunk's new lines are there",
+            code="already-applied",
+            hunk=number,
+            line=hunk.line,
+            hint="if upstream has it, give the bundle an 'upstream' variant for this release",
+        )
+    near, score = nearest(lines, hunk)
+    detail: list[str] = []
+    data: dict[str, object] = {"reason": "not-found"}
+    message = "the hunk's lines are not in the file"
+    hint = "compare the release with the one that the patch was made for"
+    if near is not None:
+        window = lines[near : near + len(hunk.old)]
+        reason = _difference(hunk.old, window)
+        where = _text(enclosing(lines, near))
+        data = {
+            "reason": reason,
+            "nearest": {"line": near + 1, "similarity": round(score, 3), "inside": where},
+        }
+        if reason == "line-ends":
+            message += "; they differ in line ends (CR LF) alone"
+            hint = "make the patch from this file, so that it carries the file's line ends"
+        elif reason == "whitespace":
+            message += "; they differ in white space alone"
+            hint = "an editor or mailer changed blanks in the patch; fetch it again"
+        inside = f" in '{where}'" if where else ""
+        detail.append(f"nearest: line {near + 1}{inside}, {score:.0%} of the lines are equal")
+        data["expected"] = [_text(line) for line in hunk.old]
+        data["found"] = [_text(line) for line in window]
+        for offset in range(len(hunk.old)):
+            want = hunk.old[offset]
+            have = window[offset] if offset < len(window) else None
+            if want == have:
+                detail.append(f"    {near + 1 + offset:>6}   {_text(want)}")
+            else:
+                detail.append(f"  expected   {_visible(want, have)}")
+                found = "(end of file)" if have is None else _visible(have, want)
+                detail.append(f"  found {near + 1 + offset:>4}   {found}")
+    else:
+        detail.extend(f"  expected   {_text(line)}" for line in hunk.old[:12])
+        data["expected"] = [_text(line) for line in hunk.old]
+    if _count_applied(search, hunks):
+        data["half_applied"] = True
+        detail.append("some other hunks of this file are already there: it is half applied")
+    return HunkError(
+        message, code="hunk-not-found", hunk=number, line=hunk.line, hint=hint,
+        detail=tuple(detail), data=data,
+    )  # fmt: skip
+
+
+def looks_applied(lines: list[bytes], hunks: Sequence[Hunk]) -> bool:
+    """Whether the whole file patch can be taken back here and cannot be applied."""
+    try:
+        locate_plain(lines, [reverse(hunk) for hunk in hunks])
+    except HunkError:
+        return False
+    return True
+
+
+def locate_plain(lines: list[bytes], hunks: Sequence[Hunk]) -> list[int]:
+    """Like :func:`locate`, without any diagnosis (which itself asks this)."""
+    search = _Search(lines)
+    places = []
+    floor = 0
+    for hunk in hunks:
+        stated = _stated(hunk)
+        if _fits(lines, hunk, stated):
+            place = stated
+        else:
+            found = [p for p in search.places(hunk.old)[0] if heading_agrees(lines, hunk, p)]
+            if len(found) != 1:
+                raise HunkError("not applied")
+            place = found[0]
+        if place < floor:
+            raise HunkError("not applied")
+        floor = place + len(hunk.old)
+        places.append(place)
+    return places
+
+
+def _count_applied(search: _Search, hunks: Sequence[Hunk]) -> int:
+    if len(hunks) < 2:
+        return 0
+    return sum(
+        1 for hunk in hunks if hunk.new and not search.places(hunk.old)[0]
+        and search.places(hunk.new)[0]
+    )  # fmt: skip
+
+
+def nearest(lines: Sequence[bytes], hunk: Hunk) -> tuple[int | None, float]:
+    """The line (from 0) where most of the old lines stand in place, and their share.
+
+    Each line that occurs in both votes for an alignment, so the cost is linear.
+    """
+    where: dict[bytes, list[int]] = {}
+    for offset, line in enumerate(hunk.old):
+        key = line.strip()
+        if len(key) > 2 and len(where.setdefault(key, [])) < 8:
+            where[key].append(offset)
+    votes: Counter[int] = Counter()
+    for number, line in enumerate(lines):
+        for offset in where.get(line.strip(), ()):
+            votes[number - offset] += 1
+    stated = _stated(hunk)
+    best = max(votes, key=lambda place: (votes[place], -abs(place - stated)), default=None)
+    if best is None:
+        return None, 0.0
+    best = max(best, 0)
+    same = sum(1 for want, have in zip(hunk.old, lines[best:], strict=False) if want == have)
+    return best, same / max(len(hunk.old), 1)
+
+
+def _difference(want: Sequence[bytes], have: Sequence[bytes]) -> str:
+    if len(want) == len(have):
+        if [w.rstrip(b"\r\n") for w in want] == [h.rstrip(b"\r\n") for h in have]:
+            return "line-ends"
+        if [b"".join(w.split()) for w in want] == [b"".join(h.split()) for h in have]:
+            return "whitespace"
+    return "not-found"
+
+
+def _text(line: bytes) -> str:
+    text = line.rstrip(b"\n").decode("utf-8", "replace")
+    return "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in text)
+
+
+def _visible(line: bytes, other: bytes | None) -> str:
+    """A line for the screen; where it differs only in what cannot be seen, as a repr."""
+    if other is not None and b"".join(line.split()) == b"".join(other.split()):
+        return repr(line.decode("utf-8", "replace"))
+    return _text(line)

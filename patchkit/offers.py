@@ -1,0 +1,209 @@
+"""list and show: the bundles on offer, and what each means for this environment.
+
+Changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import bundles as source
+from .environment import find_distribution
+from .errors import PatchkitError, Refused
+from .manifest import profile_for, version_matches
+from .model import Assertion, Bundle
+from .patchfile import parse
+from .planning import compute
+from .series import choose
+from .session import Options, Report, Session
+from .state import State
+from .workflow import add_to_set
+
+
+def list_bundles(options: Options) -> Report:
+    """Every bundle with its state here: applied, needed, upstream, unsupported, or why
+    it does not go on."""
+    session = Session(options)
+    state = None if session.home.unfinished() else session.home.read_state()
+    rows = [_row(session, state, name) for name in source.list_names(session.folder)]
+    report = Report(
+        "list",
+        {"environment": session.described(), "folder": session.folder, "bundles": rows},
+    )
+    if session.home.unfinished():
+        report.notes.append("a command was interrupted here; first run: patchkit recover")
+    return report
+
+
+def _row(session: Session, state: State | None, name: str) -> dict[str, Any]:
+    try:
+        bundle = source.load_bundle(session.folder, name)
+    except PatchkitError as error:
+        return {"name": name, "state": "broken", "reason": error.message, "summary": ""}
+    opens, limits = opened(bundle)
+    row: dict[str, Any] = {
+        "name": bundle.name,
+        "version": bundle.version,
+        "summary": bundle.summary,
+        "opens": opens,
+        "limits": limits,
+        "conflicts": list(bundle.conflicts),
+        "requires": list(bundle.requires),
+        "variants": {},
+        "reason": None,
+    }
+    applied = {} if state is None else {e["name"]: e for e in state["bundles"]}
+    if name in applied:
+        entry = applied[name]
+        row["state"] = "applied"
+        row["variants"] = {v["distribution"]: v["versions"] for v in entry["variants"]}
+        if entry["version"] != bundle.version:
+            row["reason"] = f"applied is version {entry['version']}"
+        return row
+    try:
+        chosen = choose(session.env, session.folder, name)
+        row["variants"] = {p.distribution.name: p.versions for p in chosen.parts}
+        if chosen.parts and all(part.upstream for part in chosen.parts):
+            row["state"] = "upstream"
+            row["reason"] = "; ".join(p.upstream or "" for p in chosen.parts)
+            return row
+        wanted = add_to_set(session, state, [chosen])
+        planned = compute(session.env, session.home, state, wanted, session.options.environ)
+        row["state"] = "needed" if planned.work.changes else "setting"
+    except PatchkitError as error:
+        row["state"] = {
+            "unsupported-release": "unsupported",
+            "not-installed": "not-installed",
+            "already-applied": "upstream",
+            "conflict": "conflict",
+        }.get(error.code, "refused")
+        row["reason"] = error.message
+    return row
+
+
+def opened(bundle: Bundle) -> tuple[list[str], list[str]]:
+    """What a description says that the bundle opens, and is known not to achieve: its
+    paragraphs that begin with "Opens:" and "Does not:"."""
+    opens: list[str] = []
+    limits: list[str] = []
+    for line in bundle.description.splitlines():
+        if line.startswith("Opens: "):
+            opens.append(line[len("Opens: ") :].strip())
+        elif line.startswith("Does not: "):
+            limits.append(line[len("Does not: ") :].strip())
+    return opens, limits
+
+
+def show(options: Options, name: str) -> Report:
+    """One bundle: manifest, variants, patches with their diffstat, assertions, profile."""
+    from .lint import diffstat
+
+    session = Session(options)
+    bundle = source.load_bundle(session.folder, name)
+    opens, limits = opened(bundle)
+    notes: list[str] = []
+    versions = _installed(session, bundle)
+    targets = []
+    for target in bundle.targets:
+        installed = versions.get(target.distribution)
+        variants = []
+        for variant in target.variants:
+            fits = installed is not None and version_matches(variant.versions, installed)
+            patches = []
+            for path in variant.patches:
+                data = source.read_patch(session.folder, bundle, path)
+                patch = parse(data, path)
+                patches.append(
+                    {
+                        "path": path,
+                        "sha256": patch.sha256,
+                        "header": dict(patch.dep3),
+                        "files": [
+                            {"path": file, "added": added, "removed": removed}
+                            for file, added, removed in diffstat(data)
+                        ],
+                    }
+                )
+            variants.append(
+                {
+                    "versions": variant.versions,
+                    "strip": variant.strip,
+                    "fits": fits,
+                    "upstream": variant.upstream,
+                    "patches": patches,
+                }
+            )
+        targets.append(
+            {
+                "distribution": target.distribution,
+                "required": target.required,
+                "installed": installed,
+                "variants": variants,
+            }
+        )
+    env, args = profile_for(bundle, versions)
+    data_out: dict[str, Any] = {
+        "environment": session.described(),
+        "bundle": {
+            "name": bundle.name,
+            "version": bundle.version,
+            "summary": bundle.summary,
+            "description": bundle.description.strip(),
+            "opens": opens,
+            "limits": limits,
+            "requires": list(bundle.requires),
+            "conflicts": list(bundle.conflicts),
+            "targets": targets,
+            "asserts": [_assertion(a, versions) for a in bundle.asserts],
+            "profile": {"env": env, "args": list(args)},
+            "caches": {kind: list(names) for kind, names in bundle.caches},
+            "mapping": _mapping(session, name, notes),
+        },
+    }
+    return Report("show", data_out, notes=notes)
+
+
+def _installed(session: Session, bundle: Bundle) -> dict[str, str]:
+    names = {t.distribution for t in bundle.targets}
+    names |= {a.distribution for a in bundle.asserts}
+    names |= {v.distribution for v in bundle.profile.variants}
+    found: dict[str, str] = {}
+    for name in names:
+        dist = find_distribution(session.env, name)
+        if dist is not None:
+            found[name] = dist.version
+    return found
+
+
+def _mapping(session: Session, name: str, notes: list[str]) -> list[dict[str, Any]]:
+    """How header paths reach the installed files, where the bundle fits."""
+    from .series import build
+
+    try:
+        series = build(session.env, session.home, [choose(session.env, session.folder, name)])
+    except Refused as error:
+        notes.append(error.message)
+        return []
+    forms = {(f.example, f.strip, f.prefix) for _, _, f in series.forms}
+    return [{"form": e, "strip": s, "prefix": p} for e, s, p in sorted(forms)]
+
+
+def _assertion(assertion: Assertion, versions: dict[str, str]) -> dict[str, Any]:
+    installed = versions.get(assertion.distribution)
+    judged = installed is not None and (
+        not assertion.versions or version_matches(assertion.versions, installed)
+    )
+    kind = next(
+        k
+        for k in ("pattern", "text", "literal", "condition", "defined")
+        if getattr(assertion, k) not in (None, ())
+    )
+    return {
+        "key": assertion.key,
+        "kind": kind,
+        "file": assertion.file,
+        "within": assertion.within,
+        "message": assertion.message,
+        "versions": assertion.versions,
+        "judged": judged,
+    }

@@ -1,0 +1,710 @@
+"""Patch bytes → :class:`~patchkit.model.Patch`.
+
+Owns the reading of unified diffs in git's and GNU's dialect, with mail text around them.
+Lines end at ``\\n`` only (a form feed, a lone carriage return or U+2028 is content), every
+byte is kept, and what is not understood is refused with its line number: a line beyond
+a hunk's counts is an error here, where git, GNU patch and unidiff drop it.  Must not do
+I/O and must not decide where a hunk goes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from os import fsdecode
+
+from .errors import PatchSyntaxError
+from .model import BinaryHunk, ChangeKind, FilePatch, Hunk, Patch
+
+_HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@(.*)", re.S)
+_EPOCH = re.compile(
+    rb"(?:1970-01-01|1969-12-31|Thu Jan +1|Wed Dec 31)[ T]+(\d\d):(\d\d):00(?:\.0+)?"
+    rb"(?: +1970| +1969)?(?: *([+-])(\d\d):?(\d\d))?\s*\Z"
+)
+_DEP3 = re.compile(r"([A-Z][A-Za-z-]*):[ \t]*(.*)")
+_ESCAPES = {
+    ord("a"): 7, ord("b"): 8, ord("t"): 9, ord("n"): 10, ord("v"): 11, ord("f"): 12,
+    ord("r"): 13, ord('"'): 34, ord("\\"): 92,
+}  # fmt: skip
+_EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+_MODES = {0o100644, 0o100755, 0o100664, 0o120000}
+_EXTENDED = (
+    b"old mode ", b"new mode ", b"deleted file mode ", b"new file mode ", b"copy from ",
+    b"copy to ", b"rename from ", b"rename to ", b"rename old ", b"rename new ",
+    b"similarity index ", b"dissimilarity index ", b"index ",
+)  # fmt: skip
+MAX_BINARY = 256 * 1024 * 1024
+
+
+def parse(data: bytes, name: str) -> Patch:
+    """Read a whole patch file.
+
+    Raises :class:`PatchSyntaxError` with the line (from 1) of what is wrong, also where
+    the bytes hold no patch at all.
+    """
+    try:
+        reader = _Reader(data)
+        files = reader.read()
+        dep3 = dep3_fields(b"".join(reader.lines[: reader.first_header]))
+    except PatchSyntaxError as error:
+        raise error.at(patch=name) from None
+    return Patch(name, hashlib.sha256(data).hexdigest(), tuple(files), dep3)
+
+
+def dep3_fields(head: bytes) -> tuple[tuple[str, str], ...]:
+    """The DEP-3 fields at the head of a patch; a mail's From and Subject count as
+    Author and Description, as DEP-3 says.  The header ends at a line ``---``."""
+    fields: list[tuple[str, str]] = []
+    for line in head.decode("utf-8", "replace").split("\n"):
+        line = line.rstrip("\r")
+        if line == "---":
+            break
+        match = _DEP3.fullmatch(line)
+        if match:
+            key = {"From": "Author", "Subject": "Description"}.get(match[1], match[1])
+            fields.append((key, match[2].strip()))
+        elif fields and line[:1] in (" ", "\t") and line.strip():
+            text = line.strip()
+            key, value = fields[-1]
+            fields[-1] = (key, f"{value}\n{'' if text == '.' else text}")
+    return tuple(fields)
+
+
+class _Reader:
+    """A cursor over the lines of one patch file."""
+
+    def __init__(self, data: bytes) -> None:
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise PatchSyntaxError(
+                "the patch is UTF-16 text",
+                line=1,
+                hint="save it as UTF-8, or fetch it again without PowerShell's '>'",
+            )
+        if data.startswith(b"\xef\xbb\xbf"):
+            data = data[3:]
+        # BytesIO splits at \n alone, keeps the ends, and does so in C.
+        self.lines = io.BytesIO(data).readlines()
+        self.at = 0
+        self.first_header = len(self.lines)
+
+    def read(self) -> list[FilePatch]:
+        files: list[FilePatch] = []
+        lines = self.lines
+        count = len(lines)
+        # True while the lines before the cursor belong to a hunk: then an uncounted line
+        # is lost content; elsewhere it is prose.
+        behind_hunk = False
+        while self.at < count:
+            line = lines[self.at]
+            first = line[:1]
+            if first == b"d" and line.startswith(b"diff --git "):
+                found = self._git_file()
+                if found is not None:
+                    files.append(found)
+                    behind_hunk = bool(found.hunks)
+                    continue
+            elif first == b"-" and self._starts_plain_file():
+                files.append(self._plain_file())
+                behind_hunk = True
+                continue
+            elif first == b"d" and line.startswith((b"diff --cc ", b"diff --combined ")):
+                raise PatchSyntaxError(
+                    "a combined diff (of a merge commit) cannot be applied",
+                    line=self.at + 1,
+                    hint="make it against one parent: git show -m --first-parent COMMIT",
+                )
+            elif first == b"@" and files and _HUNK.match(line):
+                raise self._orphan_hunk(self.at + 1)
+            elif first == b"*" and self._starts_context_diff():
+                raise PatchSyntaxError(
+                    "a context diff (diff -c) is not read",
+                    line=self.at + 1,
+                    hint="make a unified one: diff -u, or git diff",
+                )
+            elif first == b"B" and files and re.match(rb"Binary files .* differ\s*\Z", line):
+                raise self._binary_differ()
+            elif behind_hunk and first in (b"+", b"-", b" ") and not self._is_signature():
+                raise PatchSyntaxError(
+                    "a line that no hunk counts",
+                    line=self.at + 1,
+                    hint="the '@@' header before it gives too few lines; nothing may be dropped",
+                    detail=(f"  {_show(line)}",),
+                )
+            if line.strip():
+                behind_hunk = False
+            self.at += 1
+        if not files:
+            raise self._no_patch()
+        return files
+
+    # -- what a line begins ---------------------------------------------------------
+
+    def _peek(self, ahead: int) -> bytes:
+        place = self.at + ahead
+        return self.lines[place] if place < len(self.lines) else b""
+
+    def _starts_plain_file(self) -> bool:
+        return (
+            self._peek(0).startswith(b"--- ")
+            and self._peek(1).startswith(b"+++ ")
+            and self._peek(2).startswith(b"@@ -")
+        )
+
+    def _starts_context_diff(self) -> bool:
+        return (
+            self._peek(0).startswith(b"*** ")
+            and self._peek(1).startswith(b"--- ")
+            and self._peek(2).startswith(b"*******")
+        )
+
+    def _is_signature(self) -> bool:
+        """A mail signature: ``-- `` alone (RFC 3676), its blank perhaps eaten."""
+        return self._peek(0).rstrip(b"\r\n") in (b"-- ", b"--")
+
+    # -- one file -------------------------------------------------------------------
+
+    def _git_file(self) -> FilePatch | None:
+        start = self.at
+        lines = self.lines
+        header: dict[bytes, bytes] = {}
+        place = start + 1
+        while place < len(lines):
+            line = lines[place]
+            for key in _EXTENDED:
+                if line.startswith(key):
+                    if key in header:
+                        raise PatchSyntaxError(
+                            f"the header line '{key.decode().strip()}' stands twice",
+                            line=place + 1,
+                        )
+                    header[key] = line[len(key) :].rstrip(b"\r\n")
+                    break
+            else:
+                break
+            place += 1
+        has_names = (
+            place + 1 < len(lines)
+            and lines[place].startswith(b"--- ")
+            and lines[place + 1].startswith(b"+++ ")
+        )
+        if not header and not has_names:
+            if place >= len(lines):
+                raise PatchSyntaxError(
+                    "the patch ends after a 'diff --git' line: it is cut off", line=start + 1
+                )
+            return None  # prose that quotes the line, as git itself reads it
+        self.first_header = min(self.first_header, start)
+        self.at = place
+        names = _git_names(lines[start][len(b"diff --git ") :].rstrip(b"\r\n"))
+        old: str | None = names[0] if names else None
+        new: str | None = names[1] if names else None
+
+        change: ChangeKind = "modify"
+        old_mode = self._mode(header, b"old mode ", start)
+        new_mode = self._mode(header, b"new mode ", start)
+        if b"new file mode " in header:
+            change, new_mode = "add", self._mode(header, b"new file mode ", start)
+        elif b"deleted file mode " in header:
+            change, old_mode = "delete", self._mode(header, b"deleted file mode ", start)
+        for word, kind in ((b"rename", "rename"), (b"copy", "copy")):
+            source = header.get(word + b" from ", header.get(word + b" old "))
+            target = header.get(word + b" to ", header.get(word + b" new "))
+            if (source is None) != (target is None):
+                raise PatchSyntaxError(f"a {kind} with one name only", line=start + 1)
+            if source is not None and target is not None:
+                if change != "modify":
+                    raise PatchSyntaxError(f"both {change} and {kind}", line=start + 1)
+                change = "rename" if kind == "rename" else "copy"
+                old = _with_prefix(_unquote(source), old, "a/")
+                new = _with_prefix(_unquote(target), new, "b/")
+        old_blob = new_blob = None
+        if b"index " in header:
+            blobs = re.match(rb"([0-9a-f]+)\.\.([0-9a-f]+)(?: (\d+))?\s*\Z", header[b"index "])
+            if not blobs:
+                raise PatchSyntaxError("an 'index' line that is not understood", line=start + 1)
+            old_blob, new_blob = blobs[1].decode(), blobs[2].decode()
+            if blobs[3] and old_mode is None and change != "add":
+                old_mode = self._check_mode(int(blobs[3], 8), start)
+
+        hunks: tuple[Hunk, ...] = ()
+        binary = None
+        line = self._peek(0)
+        if has_names:
+            minus = _header_name(self._peek(0))
+            plus = _header_name(self._peek(1))
+            header_line = self.at + 1
+            self.at += 2
+            hunks = self._hunks()
+            if not hunks:
+                raise PatchSyntaxError(
+                    "a file header without a hunk: the patch is cut off", line=header_line
+                )
+            if minus is None and change == "modify":
+                change = "add"
+            if plus is None and change == "modify":
+                change = "delete"
+            if change in ("modify", "delete", "add"):
+                old, new = minus or old, plus or new
+            self._check_names(change, old, new, minus, plus, start)
+        elif line.startswith(b"GIT binary patch"):
+            self.at += 1
+            binary = self._binary()
+        elif line.startswith(b"Binary files "):
+            raise self._binary_differ()
+        else:
+            self._check_complete(change, header, old_blob, new_blob, start)
+        if old is None and new is None:
+            raise PatchSyntaxError("no file name in the header", line=start + 1)
+        return FilePatch(
+            change,
+            None if change == "add" else (old or new),
+            None if change == "delete" else (new or old),
+            old_mode,
+            new_mode,
+            hunks,
+            start + 1,
+            git=True,
+            binary=binary,
+            old_blob=old_blob,
+            new_blob=new_blob,
+        )
+
+    def _check_names(
+        self,
+        change: str,
+        old: str | None,
+        new: str | None,
+        minus: str | None,
+        plus: str | None,
+        start: int,
+    ) -> None:
+        if change == "add" and minus is not None:
+            raise PatchSyntaxError("a new file whose '---' line is not /dev/null", line=start + 1)
+        if change == "delete" and plus is not None:
+            raise PatchSyntaxError(
+                "a deleted file whose '+++' line is not /dev/null", line=start + 1
+            )
+        if change in ("rename", "copy", "modify") and (minus is None or plus is None):
+            raise PatchSyntaxError(f"/dev/null in a file that is {change}", line=start + 1)
+        if change in ("rename", "copy") and (minus, plus) != (old, new):
+            raise PatchSyntaxError(
+                f"the '{change}' lines name {old} and {new}, the '---' and '+++' lines"
+                f" {minus} and {plus}",
+                line=start + 1,
+            )
+        if (
+            change == "modify"
+            and old != new
+            and old is not None
+            and new is not None
+            and _tail(old) != _tail(new)
+            and old.rsplit("/", 1)[-1] != new.rsplit("/", 1)[-1]
+        ):
+            raise PatchSyntaxError(
+                f"two names for one file, {old} and {new}, and no rename", line=start + 1
+            )
+
+    def _check_complete(
+        self,
+        change: str,
+        header: dict[bytes, bytes],
+        old_blob: str | None,
+        new_blob: str | None,
+        start: int,
+    ) -> None:
+        """A file without hunks must be one that needs none, or the patch was cut off."""
+        similar = header.get(b"similarity index ", b"100%").strip()
+        if change in ("rename", "copy"):
+            whole = similar == b"100%" and (old_blob is None or old_blob == new_blob)
+        elif change == "add":
+            whole = new_blob is None or _EMPTY_BLOB.startswith(new_blob)
+        elif change == "delete":
+            whole = old_blob is None or _EMPTY_BLOB.startswith(old_blob)
+        else:
+            whole = b"old mode " in header and (old_blob is None or old_blob == new_blob)
+        if not whole:
+            raise PatchSyntaxError(
+                "a file header that announces a change, and no hunk: the patch is cut off,"
+                " or it was made without --binary",
+                line=start + 1,
+            )
+
+    def _plain_file(self) -> FilePatch:
+        start = self.at
+        self.first_header = min(self.first_header, start)
+        minus_line, plus_line = self._peek(0), self._peek(1)
+        minus, plus = _header_name(minus_line), _header_name(plus_line)
+        self.at += 2
+        hunks = self._hunks()
+        if not hunks:
+            raise PatchSyntaxError("a hunk header that is not understood", line=start + 3)
+        change: ChangeKind = "modify"
+        if minus is None or (_epoch(minus_line) and not hunks[0].old):
+            change = "add"
+        if plus is None or (_epoch(plus_line) and not hunks[0].new):
+            if change == "add":
+                raise PatchSyntaxError("a file that is neither before nor after", line=start + 1)
+            change = "delete"
+        if change == "add" and (hunks[0].old or len(hunks) > 1):
+            raise PatchSyntaxError("a new file with lines to remove", line=start + 1)
+        if change == "delete" and (hunks[0].new or len(hunks) > 1):
+            raise PatchSyntaxError("a deleted file with lines that stay", line=start + 1)
+        return FilePatch(
+            change,
+            None if change == "add" else minus,
+            None if change == "delete" else plus,
+            None,
+            None,
+            hunks,
+            start + 1,
+        )
+
+    def _mode(self, header: dict[bytes, bytes], key: bytes, start: int) -> int | None:
+        if key not in header:
+            return None
+        text = header[key].strip()
+        if not re.fullmatch(rb"[0-7]{6}", text):
+            raise PatchSyntaxError(f"'{_show(text)}' is no file mode", line=start + 1)
+        return self._check_mode(int(text, 8), start)
+
+    def _check_mode(self, mode: int, start: int) -> int:
+        if mode == 0o160000:
+            raise PatchSyntaxError(
+                "a submodule change cannot be applied to an installed package",
+                line=start + 1,
+                hint="take that file out of the patch",
+            )
+        if mode not in _MODES and mode & 0o170000 != 0o100000:
+            raise PatchSyntaxError(f"file mode {mode:o} is not one of git's", line=start + 1)
+        return mode
+
+    # -- hunks ----------------------------------------------------------------------
+
+    def _hunks(self) -> tuple[Hunk, ...]:
+        hunks: list[Hunk] = []
+        floor = 0
+        while self.at < len(self.lines) and self.lines[self.at].startswith(b"@@ -"):
+            hunk = self._hunk()
+            # A hunk that removes nothing names the line before it.
+            begin = hunk.old_start if hunk.old else hunk.old_start + 1
+            if begin < floor:
+                raise PatchSyntaxError(
+                    "hunks that overlap or stand out of order",
+                    line=hunk.line,
+                    hint="sort the hunks of the file by their first line",
+                )
+            floor = begin + len(hunk.old)
+            hunks.append(hunk)
+        return tuple(hunks)
+
+    def _hunk(self) -> Hunk:
+        lines = self.lines
+        start = self.at
+        match = _HUNK.match(lines[start])
+        if not match:
+            raise PatchSyntaxError(
+                "a hunk header that is not understood", line=start + 1,
+                detail=(f"  {_show(lines[start])}",),
+            )  # fmt: skip
+        old_start, new_start = int(match[1]), int(match[3])
+        old_left = 1 if match[2] is None else int(match[2])
+        new_left = 1 if match[4] is None else int(match[4])
+        old: list[bytes] = []
+        new: list[bytes] = []
+        place = start + 1
+        count = len(lines)
+        leading = trailing = 0
+        changed = False
+        while old_left > 0 or new_left > 0:
+            if place >= count:
+                raise PatchSyntaxError(
+                    f"the patch ends inside a hunk: {old_left} old and {new_left} new lines"
+                    " are missing",
+                    line=start + 1,
+                    hint="it is cut off, or the counts in its '@@' line are wrong",
+                )
+            line = lines[place]
+            sign = line[0]
+            if sign == 32:
+                text = line[1:]
+                old.append(text)
+                new.append(text)
+                old_left -= 1
+                new_left -= 1
+                trailing += 1
+            elif sign == 43:
+                new.append(line[1:])
+                new_left -= 1
+                if not changed:
+                    changed, leading = True, trailing
+                trailing = 0
+            elif sign == 45:
+                old.append(line[1:])
+                old_left -= 1
+                if not changed:
+                    changed, leading = True, trailing
+                trailing = 0
+            elif sign == 92:
+                self._no_newline(lines[place - 1], old, new, place, start)
+            elif sign == 10 or line == b"\r\n":
+                # A blank context line whose space an editor ate (13 % of real patches).
+                old.append(line)
+                new.append(line)
+                old_left -= 1
+                new_left -= 1
+                trailing += 1
+            else:
+                raise PatchSyntaxError(
+                    f"a line inside a hunk that begins with none of ' ', '+', '-': {old_left}"
+                    f" old and {new_left} new lines are still missing",
+                    line=place + 1,
+                    hint="the counts in the '@@' line are too high, or a mailer wrapped a line",
+                    detail=(f"  {_show(line)}",),
+                )
+            if old_left < 0 or new_left < 0:
+                raise PatchSyntaxError(
+                    "a hunk with more lines than its header counts", line=place + 1,
+                    detail=(f"  {_show(line)}",),
+                )  # fmt: skip
+            place += 1
+        if place < count and lines[place][:1] == b"\\":
+            self._no_newline(lines[place - 1], old, new, place, start)
+            place += 1
+        for side in (old, new):
+            for number, text in enumerate(side[:-1]):
+                if text[-1:] != b"\n":
+                    raise PatchSyntaxError(
+                        "a 'no newline' mark before the last line of its side",
+                        line=start + 1 + number,
+                    )
+        if not changed:
+            raise PatchSyntaxError("a hunk that changes nothing", line=start + 1)
+        if (old and old_start == 0) or (new and new_start == 0):
+            raise PatchSyntaxError("a hunk with lines that begins at line 0", line=start + 1)
+        if place == count and lines[-1][-1:] != b"\n" and lines[-1][:1] != b"\\":
+            # The last line of the file lost its own line end; git and GNU patch take it
+            # for a line with one, a cut inside the line looks the same.
+            raise PatchSyntaxError(
+                "the patch ends inside its last line: it has no line end",
+                line=count,
+                hint="it is cut off, or an editor took the last line end away",
+            )
+        self.at = place
+        return Hunk(
+            old_start,
+            new_start,
+            tuple(old),
+            tuple(new),
+            leading,
+            trailing,
+            match[5].strip(),
+            start + 1,
+            tuple(lines[start + 1 : place]),
+        )
+
+    def _no_newline(
+        self, before: bytes, old: list[bytes], new: list[bytes], place: int, start: int
+    ) -> None:
+        if place == start + 1 or before[:1] == b"\\":
+            raise PatchSyntaxError("a 'no newline' mark with no line before it", line=place + 1)
+        sign = before[:1]
+        for side, signs in ((old, b"- \n\r"), (new, b"+ \n\r")):
+            if sign in signs and side and side[-1].endswith(b"\n"):
+                side[-1] = side[-1][:-1]
+
+    # -- binary ---------------------------------------------------------------------
+
+    def _binary(self) -> tuple[BinaryHunk, BinaryHunk | None]:
+        forward = self._binary_hunk()
+        if forward is None:
+            raise PatchSyntaxError("a binary patch without data", line=self.at + 1)
+        return forward, self._binary_hunk()
+
+    def _binary_hunk(self) -> BinaryHunk | None:
+        import base64
+        import zlib
+
+        match = re.match(rb"(literal|delta) (\d+)\s*\Z", self._peek(0))
+        if not match:
+            return None
+        start = self.at
+        size = int(match[2])
+        if size > MAX_BINARY:
+            raise PatchSyntaxError(
+                f"a binary patch of {size} bytes; the limit is {MAX_BINARY}", line=start + 1
+            )
+        self.at += 1
+        packed = bytearray()
+        while self._peek(0).strip():
+            line = self._peek(0).rstrip(b"\r\n")
+            code = line[0]
+            length = code - 64 if 65 <= code <= 90 else code - 70 if 97 <= code <= 122 else 0
+            try:
+                chunk = base64.b85decode(line[1:])
+            except ValueError:
+                chunk = b""
+            if not length or len(line) - 1 != (length + 3) // 4 * 5 or len(chunk) < length:
+                raise PatchSyntaxError("a damaged line of a binary patch", line=self.at + 1)
+            packed += chunk[:length]
+            self.at += 1
+        if self.at >= len(self.lines):
+            raise PatchSyntaxError("the patch ends inside a binary patch", line=start + 1)
+        self.at += 1
+        inflater = zlib.decompressobj()
+        try:
+            data = inflater.decompress(bytes(packed), size + 1)
+        except zlib.error as error:
+            raise PatchSyntaxError(f"a damaged binary patch: {error}", line=start + 1) from None
+        if len(data) != size or not inflater.eof:
+            raise PatchSyntaxError(
+                f"a binary patch that does not hold the {size} bytes it announces", line=start + 1
+            )
+        return BinaryHunk("literal" if match[1] == b"literal" else "delta", data, size)
+
+    def _binary_differ(self) -> PatchSyntaxError:
+        return PatchSyntaxError(
+            "'Binary files differ' says that a file changed, not how",
+            line=self.at + 1,
+            hint="make the patch with git diff --binary",
+        )
+
+    def _orphan_hunk(self, line: int) -> PatchSyntaxError:
+        return PatchSyntaxError(
+            "a hunk without a file header before it",
+            line=line,
+            hint="a '--- name' and a '+++ name' line must stand right before its first '@@'",
+        )
+
+    def _no_patch(self) -> PatchSyntaxError:
+        for number, line in enumerate(self.lines, 1):
+            if line.startswith(b"@@ -") and _HUNK.match(line):
+                return self._orphan_hunk(number)
+        text = b"".join(self.lines[:40]).lstrip()
+        if not text:
+            return PatchSyntaxError("the patch is empty", line=1)
+        if text[:2] == b"\x1f\x8b":
+            return PatchSyntaxError(
+                "the patch is compressed with gzip", line=1, hint="unpack it first: gunzip"
+            )
+        if text[:15].lower().startswith((b"<!doctype html", b"<html")):
+            return PatchSyntaxError(
+                "this is an HTML page, not a patch",
+                line=1,
+                hint="a login or error page saved by mistake? fetch the .patch or .diff again",
+            )
+        if re.search(rb"(?m)^\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?$\n[<>] ", text):
+            return PatchSyntaxError(
+                "a normal diff is not read", line=1, hint="make a unified one: diff -u"
+            )
+        return PatchSyntaxError(
+            "no patch in it: no '---' and '+++' lines with a hunk, no 'diff --git'", line=1
+        )
+
+
+# -- names ------------------------------------------------------------------------------
+
+
+def _header_name(line: bytes) -> str | None:
+    """The name in a ``---`` or ``+++`` line; None for ``/dev/null``."""
+    text = line[4:].rstrip(b"\r\n")
+    if text.startswith(b'"'):
+        end = _quote_end(text)
+        name = _unquote(text[:end]) if end else fsdecode(text)
+    else:
+        name = fsdecode(text.split(b"\t", 1)[0].rstrip(b" "))
+        # GNU diff before 2.7 and others put a time behind blanks.
+        stamped = re.fullmatch(r"(.*?) +\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d.*", name)
+        if stamped:
+            name = stamped[1]
+    return None if name == "/dev/null" else name
+
+
+def _git_names(text: bytes) -> tuple[str, str] | None:
+    """The two names of a ``diff --git`` line, where they can be told apart."""
+    if text.startswith(b'"'):
+        end = _quote_end(text)
+        if not end:
+            return None
+        return _unquote(text[:end]), _unquote(text[end:].lstrip(b" "))
+    if text.endswith(b'"') and b' "' in text:
+        first, second = text.split(b' "', 1)
+        return fsdecode(first), _unquote(b'"' + second)
+    parts = text.split(b" ")
+    if len(parts) == 2:
+        return fsdecode(parts[0]), fsdecode(parts[1])
+    # Blanks inside: the halves must be equal behind their first part.
+    for cut in range(1, len(parts)):
+        first, second = b" ".join(parts[:cut]), b" ".join(parts[cut:])
+        if first == second or (
+            b"/" in first and b"/" in second and first.split(b"/", 1)[1] == second.split(b"/", 1)[1]
+        ):
+            return fsdecode(first), fsdecode(second)
+    return None
+
+
+def _quote_end(text: bytes) -> int:
+    place = 1
+    while place < len(text):
+        if text[place] == 92:
+            place += 2
+            continue
+        if text[place] == 34:
+            return place + 1
+        place += 1
+    return 0
+
+
+def _unquote(text: bytes) -> str:
+    """A name that git may have C-quoted (``quote.c``): octal and letter escapes."""
+    if len(text) < 2 or text[:1] != b'"' or text[-1:] != b'"':
+        return fsdecode(text)
+    out = bytearray()
+    place, end = 1, len(text) - 1
+    while place < end:
+        code = text[place]
+        if code != 92:
+            out.append(code)
+            place += 1
+            continue
+        octal = text[place + 1 : place + 4]
+        if re.fullmatch(rb"[0-3][0-7]{2}", octal):
+            out.append(int(octal, 8))
+            place += 4
+        elif place + 1 < end and text[place + 1] in _ESCAPES:
+            out.append(_ESCAPES[text[place + 1]])
+            place += 2
+        else:
+            raise PatchSyntaxError(f"an escape that git does not make, in {_show(text)}")
+    return fsdecode(bytes(out))
+
+
+def _with_prefix(name: str, header: str | None, prefix: str) -> str:
+    """A name of a rename or copy line, with the prefix that the other lines carry."""
+    if header is not None and (header == name or header.endswith("/" + name)):
+        return header
+    return prefix + name
+
+
+def _tail(path: str) -> str:
+    return path.split("/", 1)[-1]
+
+
+def _epoch(line: bytes) -> bool:
+    """Whether a header line's time is the epoch, which GNU diff -N writes for "absent"."""
+    stamp = line.rstrip(b"\r\n").split(b"\t", 1)
+    match = _EPOCH.match(stamp[1]) if len(stamp) == 2 else None
+    if not match:
+        return False
+    seconds = int(match[1]) * 3600 + int(match[2]) * 60
+    if match[3]:
+        shift = int(match[4]) * 3600 + int(match[5]) * 60
+        seconds -= shift if match[3] == b"+" else -shift
+    return seconds % 86400 == 0
+
+
+def _show(line: bytes) -> str:
+    """A line as it can be shown: escapes made visible, not longer than a screen line."""
+    text = line.rstrip(b"\r\n").decode("utf-8", "replace")
+    text = "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in text)
+    return text if len(text) <= 120 else text[:117] + "..."

@@ -1,0 +1,368 @@
+"""(pristine contents, ordered patches) → wanted contents.
+
+The one idea of the project as a function: :func:`materialise`.  Must not do I/O; it asks
+for pristine contents through the function it is given, each path at most once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .errors import HunkError, PatchkitError, Refused
+from .hunks import Placement, apply_hunks, reverse, split
+from .mapping import Mapped
+from .model import BinaryHunk, FilePatch, FileState
+
+Key = tuple[str, str]  # (root, path inside it)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One patch file, mapped onto one root."""
+
+    bundle: str
+    patch: str
+    root: str
+    files: tuple[Mapped, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one file patch did, and where its hunks went."""
+
+    bundle: str
+    patch: str
+    key: Key
+    change: str
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The contents of every path that a patch touches, and how they came about.
+
+    ``pristine`` holds the contents before the first patch, None for an absent file.
+    """
+
+    pristine: dict[Key, FileState | None]
+    contents: dict[Key, FileState | None]
+    applied: tuple[Applied, ...]
+
+
+class _File:
+    """A file while patches are applied: its lines are split once for all of them."""
+
+    __slots__ = ("data", "kind", "lines", "mode")
+
+    def __init__(self, state: FileState) -> None:
+        self.kind = state.kind
+        self.mode = state.mode
+        self.data: bytes | None = state.data
+        self.lines: list[bytes] | None = None
+
+    def editable(self) -> list[bytes]:
+        if self.lines is None:
+            self.lines = split(self.bytes())
+        self.data = None
+        return self.lines
+
+    def bytes(self) -> bytes:
+        if self.data is None:
+            assert self.lines is not None
+            self.data = b"".join(self.lines)
+        return self.data
+
+    def state(self) -> FileState:
+        return FileState(self.kind, self.mode, self.bytes())
+
+
+def materialise(
+    steps: Sequence[Step], pristine: Callable[[Key], FileState | None]
+) -> Wanted:
+    """Apply the patches in order.  Raises :class:`Refused` (mostly :class:`HunkError`)
+    with bundle, patch, file and hunk; nothing is kept then."""
+    series = _Series(pristine)
+    for step in steps:
+        try:
+            series.apply(step)
+        except PatchkitError as error:
+            raise error.at(bundle=step.bundle, patch=step.patch) from None
+    contents = {
+        key: None if file is None else file.state() for key, file in series.files.items()
+    }
+    return Wanted(series.pristine, contents, tuple(series.applied))
+
+
+class _Series:
+    def __init__(self, pristine: Callable[[Key], FileState | None]) -> None:
+        self._read = pristine
+        self.pristine: dict[Key, FileState | None] = {}
+        self.files: dict[Key, _File | None] = {}
+        self.applied: list[Applied] = []
+
+    def _now(self, key: Key) -> _File | None:
+        if key not in self.files:
+            state = self._read(key)
+            self.pristine[key] = state
+            self.files[key] = None if state is None else _File(state)
+        return self.files[key]
+
+    def apply(self, step: Step) -> None:
+        """One patch file.  Sources of renames and copies are read as they were before it
+        (git's patches do not depend on their order); a file named twice builds on itself."""
+        sources: dict[str, FileState] = {}
+        going: set[str] = set()
+        for mapped in step.files:
+            if mapped.patch.change in ("rename", "copy"):
+                assert mapped.old is not None
+                file = self._now((step.root, mapped.old))
+                if file is not None:
+                    sources[mapped.old] = file.state()
+            if mapped.patch.change in ("rename", "delete") and mapped.old is not None:
+                going.add(mapped.old)
+        written: set[str] = set()
+        for mapped in step.files:
+            try:
+                self._apply_file(step, mapped, sources, going, written)
+            except PatchkitError as error:
+                if error.line is None:
+                    error.line = mapped.patch.line
+                raise error.at(file=mapped.path) from None
+
+    def _apply_file(
+        self,
+        step: Step,
+        mapped: Mapped,
+        sources: dict[str, FileState],
+        going: set[str],
+        written: set[str],
+    ) -> None:
+        patch = mapped.patch
+        root = step.root
+        placements: tuple[Placement, ...] = ()
+        if patch.change in ("rename", "copy"):
+            assert mapped.old is not None and mapped.new is not None
+            if mapped.old not in sources:
+                raise _missing(mapped.old)
+            file: _File | None = _File(sources[mapped.old])
+            self._must_be_free(root, mapped.new, going, written)
+        elif patch.change == "add" or (
+            self._now((root, mapped.path)) is None and _may_create(patch)
+        ):
+            self._must_be_free(root, mapped.path, going, written)
+            mode = patch.new_mode or 0o100644
+            kind = "symlink" if mode == 0o120000 else "file"
+            file = _File(FileState("file", 0o755 if mode & 0o100 else 0o644, b""))
+            if kind == "symlink":
+                file.kind, file.mode = "symlink", 0
+        else:
+            assert mapped.old is not None
+            file = self._now((root, mapped.old))
+            if file is None:
+                raise _missing(mapped.old)
+            if mapped.old in going and mapped.old in written:
+                raise Refused(f"{mapped.old} is changed and removed by one patch")
+        assert file is not None
+        _check_kind(file, patch)
+        if patch.hunks:
+            try:
+                placements = apply_hunks(file.editable(), patch.hunks)
+            except HunkError as error:
+                if patch.change == "add":
+                    raise _exists(mapped.path) from None
+                raise error
+        elif patch.binary is not None:
+            file.data = _apply_binary(file.bytes(), patch)
+            file.lines = None
+        if patch.change == "delete":
+            if file.bytes():
+                raise HunkError(
+                    "the file is to be removed, but holds more lines than the patch removes",
+                    code="not-empty",
+                )
+            assert mapped.old is not None
+            self.files[(root, mapped.old)] = None
+        else:
+            assert mapped.new is not None
+            _set_mode(file, patch)
+            if patch.change == "rename" and mapped.old is not None and mapped.old not in written:
+                self.files[(root, mapped.old)] = None
+            self.files[(root, mapped.new)] = file
+            written.add(mapped.new)
+        self.applied.append(
+            Applied(step.bundle, step.patch, (root, mapped.path), _CHANGES[patch.change], placements)
+        )
+
+    def _must_be_free(self, root: str, path: str, going: set[str], written: set[str]) -> None:
+        if self._now((root, path)) is not None and (path not in going or path in written):
+            raise _exists(path)
+
+
+_CHANGES = {
+    "modify": "modified",
+    "add": "added",
+    "delete": "deleted",
+    "rename": "renamed",
+    "copy": "added",
+}
+
+
+def _may_create(patch: FilePatch) -> bool:
+    """A plain diff does not tell an empty file from an absent one (``@@ -0,0``)."""
+    return (
+        not patch.git
+        and patch.change == "modify"
+        and len(patch.hunks) == 1
+        and not patch.hunks[0].old
+    )
+
+
+def _check_kind(file: _File, patch: FilePatch) -> None:
+    mode = patch.old_mode if patch.change != "add" else None
+    wants_link = mode == 0o120000
+    if (patch.hunks or patch.binary or patch.change == "delete") and patch.change != "add":
+        if file.kind == "symlink" and not wants_link:
+            raise Refused("it is a symlink, and the patch is for a regular file", code="kind")
+        if file.kind == "file" and wants_link:
+            raise Refused("it is a regular file, and the patch is for a symlink", code="kind")
+
+
+def _set_mode(file: _File, patch: FilePatch) -> None:
+    """git keeps one bit, executable or not; the others stay as they are on disk."""
+    mode = patch.new_mode
+    if mode is None or patch.change == "add" or file.kind == "symlink":
+        return
+    if mode & 0o170000 != 0o100000:
+        raise Refused("a change of kind must remove the file and add it anew", code="kind")
+    if mode & 0o111:
+        file.mode |= (file.mode & 0o444) >> 2
+    else:
+        file.mode &= ~0o111
+
+
+def _apply_binary(data: bytes, patch: FilePatch) -> bytes:
+    assert patch.binary is not None
+    if not patch.old_blob or not patch.new_blob or len(patch.old_blob) < 40:
+        raise Refused(
+            "a binary patch without full blob ids cannot be checked",
+            code="binary-unchecked",
+            hint="make it with git diff --binary (which writes them)",
+        )
+    if patch.change != "add" and _blob_id(data) != patch.old_blob:
+        raise HunkError("the binary file is not the one that the patch was made for")
+    hunk = patch.binary[0]
+    result = hunk.data if hunk.method == "literal" else _delta(data, hunk)
+    expected = b"" if patch.change == "delete" else None
+    if expected is None and _blob_id(result) != patch.new_blob:
+        raise Refused("the binary patch does not give the file that it announces", code="binary")
+    return result
+
+
+def _blob_id(data: bytes) -> str:
+    """git's name of a blob (SHA-1 of "blob SIZE NUL" and the bytes)."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _delta(base: bytes, hunk: BinaryHunk) -> bytes:
+    """git's pack delta (patch-delta.c): copy and insert instructions."""
+    data = hunk.data
+    broken = Refused("a damaged binary delta", code="binary")
+
+    def size(at: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            if at >= len(data) or shift > 56:
+                raise broken
+            code = data[at]
+            at += 1
+            value |= (code & 0x7F) << shift
+            shift += 7
+            if not code & 0x80:
+                return value, at
+
+    base_size, at = size(0)
+    result_size, at = size(at)
+    if base_size != len(base) or result_size > 256 * 1024 * 1024:
+        raise broken
+    out = bytearray()
+    while at < len(data):
+        code = data[at]
+        at += 1
+        if code & 0x80:
+            offset = length = 0
+            for bit in range(7):
+                if code & (1 << bit):
+                    if at >= len(data):
+                        raise broken
+                    if bit < 4:
+                        offset |= data[at] << (8 * bit)
+                    else:
+                        length |= data[at] << (8 * (bit - 4))
+                    at += 1
+            length = length or 0x10000
+            if offset + length > len(base) or len(out) + length > result_size:
+                raise broken
+            out += base[offset : offset + length]
+        elif code:
+            if at + code > len(data) or len(out) + code > result_size:
+                raise broken
+            out += data[at : at + code]
+            at += code
+        else:
+            raise broken
+    if len(out) != result_size:
+        raise broken
+    return bytes(out)
+
+
+def reverse_file(patch: FilePatch) -> FilePatch:
+    """The file patch that takes this one back."""
+    change = patch.change
+    if change == "copy":
+        raise Refused(
+            "a copy cannot be taken back: its reverse would remove a file by its name alone",
+            code="reverse-copy",
+            file=patch.path,
+        )
+    if patch.binary is not None and patch.binary[1] is None:
+        raise Refused("a binary patch without its reverse half", code="binary", file=patch.path)
+    new_mode = patch.old_mode if patch.old_mode != patch.new_mode else None
+    if change == "modify" and patch.new_mode is None:
+        new_mode = None
+    if change == "delete":
+        new_mode = patch.old_mode
+    return FilePatch(
+        {"add": "delete", "delete": "add"}.get(change, change),  # type: ignore[arg-type]
+        patch.new_path,
+        patch.old_path,
+        patch.new_mode if patch.new_mode is not None else patch.old_mode,
+        new_mode,
+        tuple(reverse(hunk) for hunk in patch.hunks),
+        patch.line,
+        git=patch.git,
+        binary=None
+        if patch.binary is None or patch.binary[1] is None
+        else (patch.binary[1], patch.binary[0]),
+        old_blob=patch.new_blob,
+        new_blob=patch.old_blob,
+    )
+
+
+def _missing(path: str) -> Refused:
+    return Refused(
+        f"{path} is not there",
+        code="file-missing",
+        file=path,
+        hint="it may have moved in this release: patchkit show says what the bundle was made for",
+    )
+
+
+def _exists(path: str) -> Refused:
+    return Refused(
+        f"{path} is already there, and the patch would make it",
+        code="file-exists",
+        file=path,
+        hint="this release may hold the change already",
+    )

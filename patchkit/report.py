@@ -1,0 +1,330 @@
+"""Reports → text for a person, and the JSON object of the contract.
+
+Owns wording and layout of results.  Must not do I/O: it returns strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .errors import PatchkitError
+from .session import Report
+
+Style = Callable[[str, str], str]  # (text, colour) → text
+
+
+def plain(text: str, colour: str) -> str:
+    """The style of a stream without colour."""
+    return text
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The object of the contract: schema, command, ok, exit code, then the command's own."""
+    out: dict[str, Any] = {
+        "schema": 1,
+        "command": report.command,
+        "ok": report.exit_code == 0,
+        "exit_code": report.exit_code,
+        "environment": None,
+    }
+    out.update(report.data)
+    out["notes"] = report.notes
+    return out
+
+
+def error_as_json(command: str | None, error: PatchkitError) -> dict[str, Any]:
+    """The object of a command that failed."""
+    return {
+        "schema": 1,
+        "command": command,
+        "ok": False,
+        "exit_code": error.exit_code,
+        "environment": None,
+        "error": error.as_dict(),
+    }
+
+
+def error_text(error: PatchkitError) -> str:
+    """``patchkit: where: message``, what was found, then ``hint:`` with the next step."""
+    where = []
+    if error.bundle:
+        where.append(f"bundle {error.bundle}")
+    if error.patch and error.patch != error.bundle:
+        where.append(f"patch {error.patch}" + (f" line {error.line}" if error.line else ""))
+    elif error.line:
+        where.append(f"line {error.line}")
+    if error.file and error.file not in error.message:
+        where.append(f"file {error.file}")
+    if error.hunk:
+        where.append(f"hunk {error.hunk}")
+    prefix = f"{', '.join(where)}: " if where else ""
+    lines = [f"patchkit: {prefix}{error.message}", *(f"  {line}" for line in error.detail)]
+    if error.hint:
+        lines.append(f"hint: {error.hint}")
+    return "\n".join(_printable(line) for line in lines)
+
+
+def text(report: Report, style: Style = plain, *, verbose: bool = False) -> str:
+    """What goes to standard output; empty where there is nothing to say."""
+    render = _RENDERERS.get(report.command)
+    lines = [] if render is None else render(report.data, style, verbose)
+    return "\n".join(lines)
+
+
+def problem_lines(problems: list[dict[str, Any]]) -> list[str]:
+    """Findings of verify, status and lint, each with its next step."""
+    lines: list[str] = []
+    for problem in problems:
+        place = f":{problem['line']}" if problem.get("line") else ""
+        message = str(problem["message"])
+        if place and problem.get("file"):
+            message = message.replace(str(problem["file"]), f"{problem['file']}{place}", 1)
+        lines.append(_printable(f"{problem['kind']}: {message}"))
+        if problem.get("hint"):
+            lines.append(_printable(f"  hint: {problem['hint']}"))
+    return lines
+
+
+# -- one function a command -------------------------------------------------------------
+
+
+def _change(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
+    lines = []
+    for file in data["files"]:
+        hunks = file["hunks"]
+        moved = [h for h in hunks if h["offset"]]
+        note = ""
+        if hunks and verbose:
+            note = "  " + ", ".join(
+                f"line {h['line']}" + (f" ({h['offset']:+d})" if h["offset"] else "")
+                for h in hunks
+            )
+        elif moved:
+            note = "  offset " + ", ".join(f"{h['offset']:+d}" for h in moved)
+        colour = {"added": "green", "deleted": "red"}.get(file["change"], "yellow")
+        word = style(f"{file['change']:9}", colour)
+        lines.append(_printable(f"{word} {file['path']}{note}"))
+    if verbose:
+        lines += [
+            f"{'mapped':9} {m['form']}/… of {m['patch']}: strip {m['strip']}"
+            + (f", prefix {m['prefix']}" if m["prefix"] else "")
+            for m in data.get("mapping", [])
+        ]
+    lines += [
+        _printable(f"{'left out':9} {item['file']} (in no wheel)")
+        for item in data.get("left_out", [])
+        if verbose
+    ]
+    lines += [f"{'set aside':9} {path}" for path in data.get("caches", [])]
+    return lines
+
+
+def _apply(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
+    lines = _change(data, style, verbose)
+    names = ", ".join(data["bundles"])
+    if data.get("dry_run"):
+        lines.append(f"would be applied: {names}")
+    elif lines:
+        lines.append(f"applied: {names}")
+    else:
+        lines.append(f"applied: {names} (no file had to change)")
+    if data["fingerprint"]:
+        lines.append(f"fingerprint: {data['fingerprint'][:16]}")
+    return lines
+
+
+def _revert(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
+    lines = _change(data, style, verbose)
+    names = ", ".join(data["bundles"])
+    left = f"applied: {names}" if names else "nothing is applied"
+    if data.get("dry_run"):
+        left = f"afterwards {left}"
+    lines.append(left)
+    return lines
+
+
+def _recover(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
+    words = {
+        None: "nothing was interrupted",
+        "back": "the interrupted command was undone: everything is as before it",
+        "forward": "the interrupted command was finished",
+    }
+    return [words[data["recovered"]]]
+
+
+def _verify(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
+    return []  # a launcher may read standard output as a protocol
+
+
+def verify_summary(data: dict[str, Any]) -> str:
+    """The line of ``verify -v`` where all is well."""
+    if data.get("distributions") is not None:
+        names = ", ".join(data["distributions"]) or "no distribution to compare"
+        return f"pristine: {names}"
+    if not data["bundles"]:
+        return "nothing is applied"
+    return (
+        f"verified: {', '.join(data['bundles'])} ({data['checked']} files,"
+        f" fingerprint {data['fingerprint'][:16]})"
+    )
+
+
+def _status(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
+    lines = [f"environment: {data['environment']['site_packages']}"]
+    if not data["applied"]:
+        lines.append("nothing is applied")
+    else:
+        lines.append(f"fingerprint: {data['fingerprint']}")
+        lines.append("applied:")
+        for item in data["applied"]:
+            variant = f"  ({item['variant']})" if item["variant"] else ""
+            lines.append(f"  {style(item['name'], 'green')} {item['version']}{variant}")
+            if item["env"]:
+                pairs = " ".join(f"{k}={v}" for k, v in sorted(item["env"].items()))
+                lines.append(f"      environment: {pairs}")
+            if item["args"]:
+                lines.append(f"      arguments: {' '.join(item['args'])}")
+        if data["files"]:
+            lines.append("files:")
+            lines += [_printable(f"  {f['change']:9} {f['path']}") for f in data["files"]]
+    if data["problems"]:
+        lines.append(style("problems:", "red"))
+        lines += [f"  {line}" for line in problem_lines(data["problems"])]
+    return lines
+
+
+_STATES = {
+    "applied": "green",
+    "needed": "yellow",
+    "setting": "yellow",
+    "upstream": "cyan",
+}
+
+
+def _list(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
+    rows = data["bundles"]
+    if not rows:
+        return [f"no bundles in {data['folder']}"]
+    width = max(len(row["name"]) for row in rows)
+    lines = []
+    for row in rows:
+        state = style(f"{row['state']:13}", _STATES.get(row["state"], "red"))
+        version = row.get("version", "")
+        lines.append(f"{row['name']:{width}}  {version:8} {state} {row['summary']}")
+        indent = " " * (width + 2)
+        if row.get("variants"):
+            fits = ", ".join(f"{d} {v}" for d, v in sorted(row["variants"].items()))
+            lines.append(f"{indent}fits: {fits}")
+        if row.get("reason"):
+            lines.append(_printable(f"{indent}{row['state']}: {row['reason']}"))
+        lines += [f"{indent}opens: {line}" for line in row.get("opens", [])]
+        lines += [f"{indent}does not: {line}" for line in row.get("limits", [])]
+    return lines
+
+
+def _show(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
+    bundle = data["bundle"]
+    lines = [f"{style(bundle['name'], 'green')} {bundle['version']}", bundle["summary"], ""]
+    lines += [bundle["description"], ""] if bundle["description"] else []
+    for key, word in (("requires", "requires"), ("conflicts", "conflicts with")):
+        if bundle[key]:
+            lines.append(f"{word}: {', '.join(bundle[key])}")
+    for target in bundle["targets"]:
+        installed = target["installed"] or "not installed"
+        lines.append(f"{target['distribution']} (installed: {installed})")
+        for variant in target["variants"]:
+            mark = style("  fits     ", "green") if variant["fits"] else "           "
+            lines.append(f"{mark}{variant['versions']}")
+            if variant["upstream"]:
+                lines.append(f"             no patch needed: {variant['upstream']}")
+            if variant["fits"] or verbose:
+                lines += _patch_lines(variant["patches"])
+    lines += [
+        f"paths: {m['form']}/… strip {m['strip']}"
+        + (f", prefix {m['prefix']}" if m["prefix"] else "")
+        for m in bundle["mapping"]
+    ]
+    if bundle["asserts"]:
+        lines.append("assertions:")
+        for item in bundle["asserts"]:
+            if not item["judged"] and not verbose:
+                continue
+            within = f" in {item['within']}" if item["within"] else ""
+            lines.append(f"  {item['kind']:9} {item['file']}{within}")
+            if item["message"]:
+                lines.append(f"            fails when {item['message']}")
+    profile = bundle["profile"]
+    if profile["env"]:
+        pairs = " ".join(f"{k}={v}" for k, v in sorted(profile["env"].items()))
+        lines.append(f"environment: {pairs}")
+    if profile["args"]:
+        lines.append(f"arguments: {' '.join(profile['args'])}")
+    for kind, names in bundle["caches"].items():
+        lines.append(f"sets aside on apply and revert: {kind} {', '.join(names)}")
+    return lines
+
+
+def _patch_lines(patches: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for patch in patches:
+        lines.append(f"             {patch['path']}")
+        for key in ("Description", "Origin", "Author", "Bug", "Forwarded", "Applied-Upstream"):
+            value = patch["header"].get(key)
+            if value:
+                lines.append(_printable(f"               {key}: {value.splitlines()[0]}"))
+        for file in patch["files"]:
+            lines.append(f"               {file['path']} +{file['added']} -{file['removed']}")
+    return lines
+
+
+def _diff(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
+    lines: list[str] = []
+    for file in data["files"]:
+        for line in file["diff"].splitlines():
+            colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+            if line.startswith(("+++ ", "--- ", "diff ")):
+                colour = ""
+            lines.append(style(line, colour) if colour else line)
+    return lines
+
+
+def _lint(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
+    lines = []
+    for problem in data["problems"]:
+        place = problem["file"] + (f":{problem['line']}" if problem["line"] else "")
+        colour = "red" if problem["severity"] == "error" else "yellow"
+        word = style(problem["severity"], colour)
+        lines.append(_printable(f"{place}: {word}: {problem['message']}"))
+        if problem["hint"]:
+            lines.append(_printable(f"  hint: {problem['hint']}"))
+    lines += [f"wrote {path}" for path in data["written"]]
+    errors = sum(1 for p in data["problems"] if p["severity"] == "error")
+    warnings = len(data["problems"]) - errors
+    lines.append(
+        f"{len(data['bundles'])} bundles: {errors} errors, {warnings} warnings"
+        if data["problems"]
+        else f"{len(data['bundles'])} bundles: no problem found"
+    )
+    return lines
+
+
+def _printable(line: str) -> str:
+    """Terminal escapes and line ends in names are shown, not obeyed.  Colours that this
+    module put in stay."""
+    return "".join(
+        c if c.isprintable() or c in "\t\x1b" else repr(c)[1:-1] for c in line
+    ).replace("\x1b", "\x1b" if "\x1b[" in line else "\\x1b")
+
+
+_RENDERERS: dict[str, Callable[[dict[str, Any], Style, bool], list[str]]] = {
+    "apply": _apply,
+    "revert": _revert,
+    "recover": _recover,
+    "verify": _verify,
+    "status": _status,
+    "list": _list,
+    "show": _show,
+    "diff": _diff,
+    "lint": _lint,
+}

@@ -1,0 +1,341 @@
+"""From bundles to steps: which variant fits what is installed, and which file each patch
+path means there.
+
+Owns the reading of a bundle's patches for one environment.  Must not look at the contents
+of the files to be patched, and must not change anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from . import bundles as source
+from .environment import (
+    Distribution,
+    Environment,
+    Record,
+    find_distribution,
+    find_git,
+    list_distributions,
+    owner,
+    tree_distribution,
+)
+from .errors import PatchkitError, Refused
+from .manifest import parse_manifest, select_variant
+from .mapping import Form, Known, Mapped, Mapping, map_patch
+from .model import Bundle, Patch
+from .patchfile import parse
+from .plan import Key, Step, reverse_file
+from .state import BLOBS, BundleEntry, Home
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a bundle does to one distribution: the variant chosen and its patch files."""
+
+    distribution: Distribution
+    versions: str
+    strip: int | None
+    upstream: str | None
+    patches: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A bundle with its variants chosen for an environment.
+
+    ``skipped`` names the distributions that are not installed and not required.
+    """
+
+    bundle: Bundle
+    manifest: bytes | None
+    parts: tuple[Part, ...]
+    skipped: tuple[str, ...] = ()
+    strip: int | None = None
+    reverse: bool = False
+
+
+@dataclass(slots=True)
+class Series:
+    """The steps of an ordered bundle set, and who owns each file that they touch."""
+
+    steps: list[Step] = field(default_factory=list)
+    owners: dict[Key, Distribution] = field(default_factory=dict)
+    left_out: list[tuple[str, str, str]] = field(default_factory=list)
+    forms: list[tuple[str, str, Form]] = field(default_factory=list)
+
+
+def choose(env: Environment, folder: str, name: str) -> Chosen:
+    """Load a bundle by name and choose its variants.  Raises :class:`Refused` where a
+    required distribution is missing or its release has no variant."""
+    data = source.read_manifest(folder, name)
+    bundle = parse_manifest(data, name, source.read_lock(folder, name))
+    return choose_variants(
+        env, bundle, data, lambda path: source.read_patch(folder, bundle, path)
+    )
+
+
+def choose_variants(
+    env: Environment, bundle: Bundle, manifest: bytes, read: Callable[[str], bytes]
+) -> Chosen:
+    """Choose a variant for every target.  ``read`` gives the bytes of a patch file."""
+    parts: list[Part] = []
+    skipped: list[str] = []
+    for target in bundle.targets:
+        dist = find_distribution(env, target.distribution)
+        if dist is None:
+            if not target.required:
+                skipped.append(target.distribution)
+                continue
+            raise Refused(
+                f"{target.distribution} is not installed in {env.site_packages}",
+                code="not-installed",
+                bundle=bundle.name,
+                hint="name another environment: --python PATH (an interpreter or venv folder)",
+            )
+        variant = select_variant(target, dist.version)
+        if variant is None:
+            ranges = ", ".join(v.versions for v in target.variants)
+            raise Refused(
+                f"no variant for {target.distribution} {dist.version}; there are: {ranges}",
+                code="unsupported-release",
+                bundle=bundle.name,
+                hint=f"install a release in range, or write a variant in manifests/"
+                f"{bundle.name}.toml",
+                data={"distribution": target.distribution, "release": dist.version},
+            )
+        patches = tuple((path, read(path)) for path in variant.patches)
+        parts.append(Part(dist, variant.versions, variant.strip, variant.upstream, patches))
+    return Chosen(bundle, manifest, tuple(parts), tuple(skipped))
+
+
+def choose_loose(
+    env: Environment, path: str, data: bytes, *, strip: int | None, reverse: bool
+) -> Chosen:
+    """A loose patch file as a bundle of its own."""
+    bundle = source.loose_bundle(path, data)
+    part = Part(tree_distribution(env), "", strip, None, ((bundle.name, data),))
+    return Chosen(bundle, None, (part,), strip=strip, reverse=reverse)
+
+
+def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
+    """An applied bundle as it was recorded, whatever its directory says now."""
+
+    def blob(sha256: str) -> bytes:
+        path = f"{home.holder}/{BLOBS}/{sha256}"
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise PatchkitError(
+                f"the recorded patch {path} cannot be read: {error.strerror}",
+                code="state-damaged",
+                bundle=entry["name"],
+                hint="patchkit revert --all needs none of them and still works",
+            ) from None
+
+    if entry["loose"]:
+        name, sha256 = entry["variants"][0]["patches"][0]
+        return choose_loose(
+            env, name, blob(sha256), strip=entry["strip"], reverse=entry["reverse"]
+        )
+    assert entry["manifest"] is not None
+    data = blob(entry["manifest"])
+    bundle = parse_manifest(data, entry["name"])
+    parts = []
+    for variant in entry["variants"]:
+        dist = find_distribution(env, variant["distribution"])
+        if dist is None or dist.version != variant["release"]:
+            raise Refused(
+                f"{variant['distribution']} {variant['release']} was patched by"
+                f" {entry['name']}; installed is "
+                + ("none" if dist is None else dist.version),
+                code="release-changed",
+                bundle=entry["name"],
+                hint=f"apply it anew: patchkit apply {entry['name']}, or forget it: patchkit"
+                " revert --all",
+            )
+        patches = tuple((path, blob(sha256)) for path, sha256 in variant["patches"])
+        parts.append(
+            Part(dist, variant["versions"], variant["strip"], variant["upstream"], patches)
+        )
+    return Chosen(bundle, data, tuple(parts))
+
+
+def build(env: Environment, home: Home, chosen: Sequence[Chosen]) -> Series:
+    """Map every patch of an ordered bundle set.  Raises :class:`Refused` with bundle,
+    patch and line where one cannot be read or placed."""
+    builder = _Builder(env, home)
+    for item in chosen:
+        for part in item.parts:
+            for path, data in part.patches:
+                try:
+                    patch = parse(data, path)
+                    if item.reverse:
+                        patch = _reversed(patch)
+                    builder.add(item, part, patch)
+                except PatchkitError as error:
+                    raise error.at(bundle=item.bundle.name, patch=path) from None
+    return builder.series
+
+
+def root_name(home: Home, root: str) -> str:
+    """A root as the state names it: ``"."`` for the home's own, else absolute."""
+    real = os.path.realpath(root)
+    return "." if real == os.path.realpath(home.base) else real
+
+
+def _reversed(patch: Patch) -> Patch:
+    files = tuple(reverse_file(file) for file in reversed(patch.files))
+    return Patch(patch.name, patch.sha256, files, patch.dep3)
+
+
+class _Builder:
+    def __init__(self, env: Environment, home: Home) -> None:
+        self._env = env
+        self._home = home
+        self._listed: dict[str, Known] = {}
+        self._trees: dict[str, TreeKnown] = {}
+        self._packages: dict[str, tuple[Distribution, Record]] = {}
+        self.series = Series()
+
+    def add(self, item: Chosen, part: Part, patch: Patch) -> None:
+        dist = part.distribution
+        loose = item.bundle.loose
+        if loose:
+            root, mapping = self._map_loose(patch, part.strip)
+        else:
+            root = dist.root
+            if root not in self._listed:
+                self._listed[root] = _known(dist)
+            mapping = map_patch(patch.files, self._listed[root], strip=part.strip)
+        series = self.series
+        name = root_name(self._home, root)
+        for mapped in mapping.files:
+            for path in (mapped.old, mapped.new):
+                if path is not None and (name, path) not in series.owners:
+                    owner_of = self._owner(root, path) if loose else dist
+                    series.owners[(name, path)] = owner_of
+            for known in (self._listed.get(root), self._trees.get(root)):
+                if known is not None:
+                    _follow(known, mapped)
+        series.steps.append(Step(item.bundle.name, patch.name, name, mapping.files))
+        series.left_out += [(item.bundle.name, patch.name, path) for path in mapping.left_out]
+        series.forms += [(item.bundle.name, patch.name, form) for form in mapping.forms]
+
+    def _map_loose(self, patch: Patch, strip: int | None) -> tuple[str, Mapping]:
+        """The first tree of the environment that the patch fits: its site directories,
+        then the sources of editable installs.  Package-relative paths come last, since a
+        bare ``utils.py`` fits many packages."""
+        roots = list(self._env.search)
+        for dist in list_distributions(self._env):
+            if dist.kind == "editable" and dist.root and dist.root not in roots:
+                roots.append(dist.root)
+        if strip is not None:
+            for root in roots:
+                mapping = map_patch(patch.files, self._tree(root), strip=strip)
+                if any(f.old is not None and self._tree(root).has(f.old) for f in mapping.files):
+                    return root, mapping
+            return roots[0], map_patch(patch.files, self._tree(roots[0]), strip=strip)
+        missing: Refused | None = None
+        for packages in (False, True):
+            for root in roots:
+                tree = self._tree(root)
+                tree.packages = tree.top_folders() if packages else []
+                try:
+                    return root, map_patch(patch.files, tree)
+                except Refused as error:
+                    if error.code != "path-not-found":
+                        raise
+                    missing = missing or error
+        assert missing is not None
+        raise missing
+
+    def _tree(self, root: str) -> TreeKnown:
+        if root not in self._trees:
+            self._trees[root] = TreeKnown(root, [])
+        return self._trees[root]
+
+    def _owner(self, root: str, path: str) -> Distribution:
+        """Whose file it is; for a new one, whose package it goes into; else the tree's."""
+        top = path.split("/", 1)[0]
+        if top in self._packages:
+            dist, record = self._packages[top]
+            if record.rows((path,)):
+                return dist
+        found = owner(self._env, path)
+        if found is None and "/" in path:
+            for dist in list_distributions(self._env):
+                record_of = Record.load(dist.dist_info) if dist.dist_info else None
+                if dist.root == root and record_of and b"\n" + top.encode() + b"/" in record_of.raw:
+                    found = dist
+                    break
+        if found is None:
+            tree = tree_distribution(self._env)
+            if os.path.realpath(root) == tree.root:
+                return tree
+            return Distribution("", "", root, "tree", None, *find_git(root))
+        if found.dist_info and found.kind == "wheel":
+            record_of = Record.load(found.dist_info)
+            if record_of is not None:
+                self._packages[top] = (found, record_of)
+        return found
+
+
+def _follow(known: Known, mapped: Mapped) -> None:
+    """Keep the known paths as the patches so far leave them."""
+    change = mapped.patch.change
+    if change in ("delete", "rename") and mapped.old is not None:
+        known.discard(mapped.old)
+    if change in ("add", "rename", "copy") and mapped.new is not None:
+        known.add(mapped.new)
+
+
+def _known(dist: Distribution) -> Known:
+    record = Record.load(dist.dist_info) if dist.dist_info and dist.kind == "wheel" else None
+    if record is not None:
+        return Known(path for path in record.paths() if ".dist-info/" not in path)
+    return TreeKnown(dist.root)
+
+
+class TreeKnown(Known):
+    """A directory without RECORD: asks the file system for each path."""
+
+    def __init__(self, root: str, packages: Sequence[str] | None = None) -> None:
+        super().__init__(())
+        self._root = root
+        self._gone: set[str] = set()
+        self.packages = list(packages) if packages is not None else self.top_folders()
+
+    def top_folders(self) -> list[str]:
+        """The package folders at the top of the tree."""
+        with os.scandir(self._root) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if entry.is_dir()
+                and not entry.name.startswith(".")
+                and not entry.name.endswith((".dist-info", ".egg-info"))
+                and entry.name != "__pycache__"
+            )
+
+    def has(self, path: str) -> bool:
+        if path in self.paths:
+            return True
+        return path not in self._gone and os.path.isfile(os.path.join(self._root, path))
+
+    def has_folder(self, folder: str) -> bool:
+        return super().has_folder(folder) or os.path.isdir(os.path.join(self._root, folder))
+
+    def discard(self, path: str) -> None:
+        super().discard(path)
+        self._gone.add(path)
+
+    def named(self, names: set[str]) -> list[str]:
+        from .fsio import walk_files
+
+        return [
+            path for path in walk_files(self._root) if path.rpartition("/")[2] in names
+        ] + super().named(names)

@@ -1,0 +1,94 @@
+"""What every command starts from: the options, the environment, the place of its record.
+
+Cheap to import, since ``verify`` needs it.  Only looks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .environment import Environment, open_environment, tree_distribution
+from .errors import Fault, Refused
+from .state import Home
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says before the command, and what surrounds the process."""
+
+    python: str | None = None
+    root: str | None = None
+    bundles: str | None = None
+    lock_timeout: float = 30.0
+    environ: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = "."
+
+
+@dataclass(slots=True)
+class Report:
+    """What a command did: ``data`` is its part of the JSON object, ``notes`` are warnings
+    and remarks for standard error."""
+
+    command: str
+    data: dict[str, Any]
+    exit_code: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+class Session:
+    """An environment with the place of its record."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.env: Environment = open_environment(options.python, options.root, options.environ)
+        self.home = locate(self.env)
+
+    @property
+    def folder(self) -> str:
+        """The bundle directory."""
+        from .bundles import bundle_dir
+
+        return bundle_dir(self.options.bundles, self.options.environ, self.options.cwd)
+
+    def described(self) -> dict[str, Any]:
+        """The ``environment`` object of the contract's JSON."""
+        return {"site_packages": self.home.base, "python": self.env.python}
+
+
+def locate(env: Environment) -> Home:
+    """Where ``.patchkit`` is, or would be: in the git directory of a checkout, in the site
+    directory that already has one, else in the environment's first."""
+    if env.is_root:
+        tree = tree_distribution(env)
+        if tree.git_dir is not None:
+            return Home(tree.git_dir, tree.root)
+    found = [Home(path, path) for path in env.search if Home(path, path).exists()]
+    if len(found) > 1:
+        raise Refused(
+            f"two site directories of this environment are patched: {found[0].path} and"
+            f" {found[1].path}",
+            code="two-records",
+            hint=f"name one of them: --root {found[0].base}",
+        )
+    return found[0] if found else Home(env.site_packages, env.site_packages)
+
+
+def translate(error: OSError) -> Fault:
+    """An error of the system as one of ours, with the path."""
+    where = f": {error.filename}" if error.filename else ""
+    hints = {
+        28: "make room on the disk, then run the same command again",
+        13: "run it as the user who owns the environment",
+        1: "run it as the user who owns the environment",
+        30: "the file system is read-only; patch the environment where it is writable",
+    }
+    return Fault(
+        f"{error.strerror or error}{where}",
+        code=f"os-{(os.strerror(error.errno) if error.errno else 'error').lower()}".replace(
+            " ", "-"
+        ),
+        hint=hints.get(error.errno or 0, "nothing was changed; remove the cause and try again"),
+    )

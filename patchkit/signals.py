@@ -1,0 +1,47 @@
+"""Signals are held while the environment changes, and noticed between two steps.
+
+A first SIGINT, SIGTERM or SIGHUP makes the next :meth:`Held.check` raise, so that the
+transaction rolls back in one piece; later ones cannot break the rollback.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from .errors import Interrupted
+
+_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Held:
+    """Remembers the first signal that came."""
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+
+    def note(self, signum: int, frame: FrameType | None) -> None:
+        if self.signum is None:
+            self.signum = signum
+
+    def check(self) -> None:
+        """Raise :class:`Interrupted` if a signal came."""
+        if self.signum is not None:
+            raise Interrupted(self.signum)
+
+
+@contextmanager
+def held() -> Iterator[Held]:
+    """Hold the signals that end a process; a SIGHUP that is ignored (nohup) stays so."""
+    state = Held()
+    before = {}
+    for number in _HELD:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, state.note)
+    try:
+        yield state
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,281 @@
+"""What files hold now, and whether that is pristine.
+
+Owns promise 8: a file is changed only if it is pristine (by RECORD, by git HEAD, or by
+patchkit's own record) or exactly as recorded; anything else is drift, and refused.  Reads
+each file once.  Must not change anything.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from .environment import Distribution, Record
+from .errors import DriftError, PatchkitError
+from .fsio import Root, digest
+from .journal import Roots
+from .model import FileState
+from .plan import Key
+from .state import BLOBS, PRISTINE, FileEntry, Home, Ident, State, same
+
+
+@dataclass(slots=True)
+class Seen:
+    """One path: what is there (``now``), what was pristine (``before``), and for the
+    pristine contents the bytes if they were read.
+
+    ``status`` is of the path itself (of the link, where an installer linked the file).
+    ``shared`` says that the pristine inode has other names, so that others may write
+    through it.  ``entry`` is the record of a file that patchkit changed.
+    """
+
+    now: Ident | None
+    before: Ident | None
+    status: os.stat_result | None
+    view: FileState | None = None
+    shared: bool = False
+    entry: FileEntry | None = None
+
+
+class Snapshot:
+    """Sees paths of an environment, each once.  ``taken_as_pristine`` collects those of a
+    plain tree, where nothing says what pristine is."""
+
+    def __init__(
+        self, home: Home, roots: Roots, state: State | None, owners: dict[Key, Distribution]
+    ) -> None:
+        self._home = home
+        self._roots = roots
+        self._owners = owners
+        self._entries: dict[Key, FileEntry] = {}
+        if state is not None:
+            for entry in state["files"]:
+                self._entries[(state["roots"][entry["root"]], entry["path"])] = entry
+        self._seen: dict[Key, Seen] = {}
+        self._records: dict[str, Record | None] = {}
+        self._rows: dict[str, dict[str, str | None]] = {}
+        self._git: dict[Key, bool | None] = {}
+        self._own: Root | None = None
+        self.taken_as_pristine: list[Key] = []
+        self.reinstalled: list[Key] = []
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._own.close()
+
+    def pristine(self, key: Key) -> FileState | None:
+        """The pristine contents, as :func:`~patchkit.plan.materialise` wants them: of a
+        file that an installer linked into its cache, the bytes behind the link."""
+        seen = self.see(key)
+        if seen.view is None and seen.before is not None:
+            seen.view = self._kept(key, seen)
+        return seen.view
+
+    def see(self, key: Key) -> Seen:
+        """Look at a path.  Raises :class:`DriftError` unless it is pristine or as
+        recorded."""
+        seen = self._seen.get(key)
+        if seen is None:
+            entry = self._entries.get(key)
+            seen = self._see_recorded(key, entry) if entry else self._see_fresh(key)
+            self._seen[key] = seen
+        return seen
+
+    def record(self, dist: Distribution) -> Record | None:
+        """The RECORD of a distribution as it is on disk, read once."""
+        assert dist.dist_info is not None
+        if dist.dist_info not in self._records:
+            self._records[dist.dist_info] = Record.load(dist.dist_info)
+        return self._records[dist.dist_info]
+
+    def prefetch(self, keys: Collection[Key]) -> None:
+        """Ask RECORD and git once for many paths instead of once each."""
+        by_git: dict[tuple[str, str], list[Key]] = {}
+        by_record: dict[str, tuple[Distribution, list[str]]] = {}
+        for key in keys:
+            dist = self._owners.get(key)
+            if dist is None or key in self._entries:
+                continue
+            if dist.work_tree and dist.git_dir:
+                by_git.setdefault((dist.work_tree, dist.git_dir), []).append(key)
+            elif dist.kind == "wheel" and dist.dist_info:
+                by_record.setdefault(dist.dist_info, (dist, []))[1].append(key[1])
+        for dist, paths in by_record.values():
+            record = self.record(dist)
+            if record is not None:
+                rows = record.rows(paths)
+                known = self._rows.setdefault(dist.dist_info or "", {})
+                for path in paths:
+                    row = rows.get(path)
+                    known[path] = None if row is None else (row.digest_hex or "")
+        for (work_tree, git_dir), group in by_git.items():
+            from .gitsource import clean_paths
+
+            inside = {
+                key: os.path.relpath(
+                    os.path.join(self._home.resolve(key[0]), key[1]), os.path.realpath(work_tree)
+                )
+                for key in group
+            }
+            clean = clean_paths(work_tree, git_dir, list(inside.values()))
+            for key, path in inside.items():
+                self._git[key] = clean.get(path)
+
+    # -- one file -------------------------------------------------------------------
+
+    def _see_recorded(self, key: Key, entry: FileEntry) -> Seen:
+        root = self._roots[key[0]]
+        status = root.lstat(key[1])
+        now, data = self._look(root, key[1], status)
+        if same(now, entry["after"]):
+            view = None
+            if same(now, entry["before"]) and data is not None and now is not None:
+                view = FileState("file", now["mode"], data)
+            return Seen(now, entry["before"], status, view=view, entry=entry)
+        if same(now, entry["before"]) or self._is_pristine(key, now, data):
+            # A package manager put the file back: nothing of ours is in it.
+            self.reinstalled.append(key)
+            return self._see_fresh(key, trusted=True)
+        raise self._drift(key, now, "it is neither what patchkit wrote nor pristine")
+
+    def _see_fresh(self, key: Key, *, trusted: bool = False) -> Seen:
+        root = self._roots[key[0]]
+        status = root.lstat(key[1])
+        if status is None:
+            return Seen(None, None, None)
+        now, data = self._look(root, key[1], status)
+        assert now is not None
+        if now["kind"] == "other":
+            raise self._drift(key, now, "it is no regular file")
+        dist = self._owners.get(key)
+        shared = status.st_nlink > 1 or stat.S_ISLNK(status.st_mode)
+        if not trusted and not self._is_pristine(key, now, data):
+            why = self._why_not(key, dist)
+            raise self._drift(key, now, why, shared=shared)
+        view: FileState
+        if now["kind"] == "symlink" and self._linked_install(dist):
+            mode = stat.S_IMODE(os.stat(root.full(key[1])).st_mode)
+            view = FileState("file", mode, data or b"")
+        elif now["kind"] == "symlink":
+            view = FileState("symlink", 0, os.fsencode(now["link"] or ""))
+        else:
+            view = FileState("file", now["mode"], data or b"")
+        return Seen(now, now, status, view=view, shared=shared)
+
+    def _look(
+        self, root: Root, path: str, status: os.stat_result | None
+    ) -> tuple[Ident | None, bytes | None]:
+        """What is there, with the bytes (of a symlink: of what it leads to)."""
+        if status is None:
+            return None, None
+        if stat.S_ISLNK(status.st_mode):
+            target = root.readlink(path)
+            try:
+                data: bytes | None = root.read(path, follow=True)
+            except (OSError, PatchkitError):
+                data = None
+            link = os.fsdecode(target)
+            return Ident(kind="symlink", mode=0, sha256=digest(target), link=link), data
+        mode = stat.S_IMODE(status.st_mode)
+        if not stat.S_ISREG(status.st_mode):
+            return Ident(kind="other", mode=mode, sha256="", link=None), None
+        data = root.read(path)
+        return Ident(kind="file", mode=mode, sha256=digest(data), link=None), data
+
+    def _is_pristine(self, key: Key, now: Ident | None, data: bytes | None) -> bool:
+        dist = self._owners.get(key)
+        if dist is None or now is None:
+            return False
+        if dist.work_tree is not None:
+            if key not in self._git:
+                self.prefetch([key])
+            return self._git.get(key) is True
+        if dist.kind == "wheel":
+            if dist.dist_info and key[1].endswith("/RECORD"):
+                return True
+            known = self._rows.setdefault(dist.dist_info or "", {})
+            if key[1] not in known:
+                record = self.record(dist)
+                row = record.rows((key[1],)).get(key[1]) if record is not None else None
+                known[key[1]] = None if row is None else (row.digest_hex or "")
+            wanted = known[key[1]]
+            return bool(wanted) and data is not None and digest(data) == wanted
+        if key not in self._entries:
+            self.taken_as_pristine.append(key)
+            return True
+        return False
+
+    def _linked_install(self, dist: Distribution | None) -> bool:
+        return dist is not None and dist.kind == "wheel"
+
+    def _why_not(self, key: Key, dist: Distribution | None) -> str:
+        if dist is not None and dist.work_tree is not None:
+            if self._git.get(key) is None:
+                return "git does not track it"
+            return "it differs from git HEAD"
+        if dist is not None and dist.kind == "wheel":
+            known = self._rows.get(dist.dist_info or "", {}).get(key[1])
+            if known is None:
+                return f"the RECORD of {dist.name} {dist.version} does not list it"
+            return f"it does not match the RECORD of {dist.name} {dist.version}"
+        return "nothing says what its pristine contents are"
+
+    def _drift(
+        self, key: Key, now: Ident | None, why: str, *, shared: bool = False
+    ) -> DriftError:
+        dist = self._owners.get(key)
+        name = dist.name if dist is not None and dist.name else "the distribution"
+        full = self._roots[key[0]].full(key[1])
+        hint = f"keep a copy if the edit matters, then reinstall {name} (the same release)"
+        if dist is not None and dist.work_tree is not None:
+            hint = f"commit or stash it first: git -C {dist.work_tree} status"
+        code = "drift"
+        message = f"{full} was changed by someone else: {why}"
+        if shared and "RECORD" in why:
+            code = "poisoned-cache"
+            message += (
+                "; its inode is shared with other names (a package cache or another"
+                " environment), which hold the changed bytes, too"
+            )
+            hint = f"clean the cache (uv cache clean {name}), then reinstall {name}"
+        return DriftError(
+            message,
+            code=code,
+            file=key[1],
+            hint=hint,
+            data={"found": None if now is None else now["sha256"]},
+        )
+
+    # -- kept pristine bytes --------------------------------------------------------
+
+    def _kept(self, key: Key, seen: Seen) -> FileState | None:
+        """The pristine contents of a changed file, from under ``.patchkit``."""
+        entry, before = seen.entry, seen.before
+        assert entry is not None and before is not None
+        if self._own is None:
+            self._own = Root(self._home.holder)
+        own = self._own
+        stash = f"{PRISTINE}/{entry['stash']}"
+        status = own.lstat(stash)
+        data: bytes | None = None
+        mode = before["mode"]
+        wanted = before["sha256"]
+        if before["kind"] == "symlink" and not entry["blob"]:
+            return FileState("symlink", 0, os.fsencode(before["link"] or ""))
+        if before["kind"] == "symlink":
+            wanted = entry["blob"] or ""
+            mode = entry["after"]["mode"] if entry["after"] else 0o644
+        elif status is not None:
+            data = own.read(stash)
+        if (data is None or digest(data) != wanted) and entry["blob"]:
+            data = own.read(f"{BLOBS}/{entry['blob']}")
+        if data is None or digest(data) != wanted:
+            raise PatchkitError(
+                f"the kept pristine bytes of {key[1]} are damaged or gone",
+                code="pristine-damaged",
+                file=key[1],
+                hint="reinstall the distribution, then apply the bundles again",
+            )
+        return FileState("file", mode, data)

@@ -1,0 +1,263 @@
+"""What is recorded of an environment: the applied set, the check list, the lock.
+
+Owns the layout of ``.patchkit/`` and the reading and rendering of ``state.json``.  It
+must stay cheap to import (``verify`` needs it) and must not decide what is to be applied.
+
+::
+
+    .patchkit/
+        state.json      the applied set and what verify checks; first line: its SHA-256
+        lock            held with flock(2) while something changes
+        journal.json    a transaction under way (or interrupted)
+        staged/         new contents that wait; its presence marks an unfinished command
+        undo/           second names of what the transaction replaces
+        pristine/       the pristine files (hard links, so that the inode comes back)
+        pycs/           byte-code of the pristine modules, put back on revert
+        blobs/          manifests, patches and copies of pristine bytes, by SHA-256
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, TypedDict
+
+from .errors import PatchkitError, Refused
+from .fsio import Root, digest
+
+NAME = ".patchkit"
+SCHEMA = 1
+STATE, JOURNAL, LOCK = f"{NAME}/state.json", f"{NAME}/journal.json", f"{NAME}/lock"
+STAGED, UNDO, PRISTINE = f"{NAME}/staged", f"{NAME}/undo", f"{NAME}/pristine"
+PYCS, BLOBS = f"{NAME}/pycs", f"{NAME}/blobs"
+FOLDERS = (STAGED, UNDO, PRISTINE, PYCS, BLOBS)
+
+
+class Ident(TypedDict):
+    """What tells one content of a path from another.  ``mode`` is 0 for a symlink, whose
+    ``sha256`` is of its target; ``link`` is then the target."""
+
+    kind: str
+    mode: int
+    sha256: str
+    link: str | None
+
+
+class FileEntry(TypedDict):
+    """One file that differs from pristine.  ``root`` indexes ``roots``; ``stash`` names
+    the pristine file under ``pristine/``, ``blob`` a copy of its bytes under ``blobs/``
+    (made when the inode is shared, since others could write through it).  ``role`` is
+    ``record`` for the RECORD of a distribution that gained files, ``owner`` the name of
+    the distribution (empty for a plain tree)."""
+
+    root: int
+    path: str
+    before: Ident | None
+    after: Ident | None
+    stash: str | None
+    blob: str | None
+    role: str
+    owner: str
+
+
+class VariantEntry(TypedDict):
+    """The variant chosen for one distribution.  ``release`` is what was installed."""
+
+    distribution: str
+    release: str
+    versions: str
+    strip: int | None
+    patches: list[list[str]]
+    upstream: str | None
+
+
+class BundleEntry(TypedDict):
+    """One applied bundle, with the blobs that make it independent of its directory."""
+
+    name: str
+    version: str
+    loose: bool
+    reverse: bool
+    strip: int | None
+    manifest: str | None
+    variants: list[VariantEntry]
+    profile: dict[str, Any]
+    caches: dict[str, list[str]]
+
+
+class AssertEntry(TypedDict):
+    """An assertion that held, and the digests of all that it read.  While they are the
+    same it holds still, since it is a function of these bytes."""
+
+    bundle: str
+    root: int
+    assertion: dict[str, Any]
+    reads: dict[str, str | None]
+
+
+class DistributionEntry(TypedDict):
+    name: str
+    version: str
+    root: int
+    kind: str
+    dist_info: str | None
+
+
+class State(TypedDict):
+    """``state.json``.  ``roots[0]`` is ``"."``, the directory that holds ``.patchkit``
+    or, for a git checkout, the tree that is patched; others are absolute.
+
+    ``folders``: [root, path, "made" or "gone", mode, uid, gid] for folders that a change
+    made, or may have emptied and removed.  ``pycs``: [root, path, name under ``pycs/``]."""
+
+    schema: int
+    fingerprint: str
+    roots: list[str]
+    distributions: list[DistributionEntry]
+    bundles: list[BundleEntry]
+    files: list[FileEntry]
+    folders: list[list[Any]]
+    pycs: list[list[Any]]
+    asserts: list[AssertEntry]
+
+
+class Home:
+    """The place of ``.patchkit``: ``holder`` is the directory that contains it, ``base``
+    the directory that root ``"."`` stands for."""
+
+    def __init__(self, holder: str, base: str) -> None:
+        self.holder = holder
+        self.base = base
+
+    @property
+    def path(self) -> str:
+        return f"{self.holder}/{NAME}"
+
+    def exists(self) -> bool:
+        return os.path.lexists(self.path)
+
+    def resolve(self, root: str) -> str:
+        """The absolute directory of an entry of ``State.roots``."""
+        return self.base if root == "." else root
+
+    def read_state(self) -> State | None:
+        """The recorded state, or None where nothing is applied."""
+        data = _read(f"{self.holder}/{STATE}")
+        if data is None:
+            return None
+        state: State = _parse(data, f"{self.holder}/{STATE}")
+        return state
+
+    def read_journal(self) -> dict[str, Any] | None:
+        data = _read(f"{self.holder}/{JOURNAL}")
+        return None if data is None else _parse(data, f"{self.holder}/{JOURNAL}")
+
+    def state_mark(self) -> tuple[int, ...]:
+        """Changes whenever another state was published or a change began or ended."""
+        marks: list[int] = []
+        for name in (STATE, JOURNAL, STAGED):
+            try:
+                status = os.lstat(f"{self.holder}/{name}")
+            except OSError:
+                marks.append(0)
+            else:
+                marks += (status.st_ino, status.st_mtime_ns)
+        return tuple(marks)
+
+    def unfinished(self) -> bool:
+        """Whether a command is under way, or was interrupted."""
+        return os.path.lexists(f"{self.holder}/{STAGED}") or os.path.lexists(
+            f"{self.holder}/{JOURNAL}"
+        )
+
+    def holder_alive(self) -> bool:
+        """Whether a live process holds the lock.  Needs no write permission."""
+        import fcntl
+
+        try:
+            descriptor = os.open(f"{self.holder}/{LOCK}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def lock_note(self) -> str:
+        """Who holds the lock, as it wrote there: command, process and host."""
+        data = _read(f"{self.holder}/{LOCK}") or b""
+        try:
+            note = json.loads(data)
+            return f"process {note['pid']} on {note['host']} ({note['command']})"
+        except (ValueError, KeyError, TypeError):
+            return "another process"
+
+
+def same(one: Ident | None, other: Ident | None) -> bool:
+    """Whether two contents are equal in kind, mode and bytes."""
+    if one is None or other is None:
+        return one is other
+    return (one["kind"], one["mode"], one["sha256"]) == (
+        other["kind"],
+        other["mode"],
+        other["sha256"],
+    )
+
+
+def render(value: Any) -> bytes:
+    """JSON whose first line holds the SHA-256 of the rest: a person can read it, and a
+    damaged file is known for one."""
+    body = json.dumps(value, indent=1, ensure_ascii=True)[1:].encode("ascii")
+    return b'{"checksum": "' + digest(body).encode("ascii") + b'",' + body
+
+
+def _parse(data: bytes, path: str) -> Any:
+    head, mark, body = data[:14], data[14:78], data[80:]
+    if head != b'{"checksum": "' or data[78:80] != b'",' or digest(body).encode() != mark:
+        raise PatchkitError(
+            f"{path} is damaged; it is not guessed at",
+            code="state-damaged",
+            hint="reinstall the patched distributions, then remove the .patchkit folder",
+        )
+    value = json.loads(data)
+    if value.get("schema") != SCHEMA:
+        raise Refused(
+            f"{path} was written by another version of patchkit (schema {value.get('schema')})",
+            code="state-schema",
+            hint="use that version to revert first",
+        )
+    return value
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with open(descriptor, "rb") as file:
+        return file.read()
+
+
+def ident_on_disk(root: Root, path: str) -> Ident | None:
+    """What is at a path now; a symlink is not followed."""
+    import stat
+
+    status = root.lstat(path)
+    if status is None:
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        target = root.readlink(path)
+        return Ident(
+            kind="symlink", mode=0, sha256=digest(target), link=os.fsdecode(target)
+        )
+    if not stat.S_ISREG(status.st_mode):
+        return Ident(kind="other", mode=stat.S_IMODE(status.st_mode), sha256="", link=None)
+    return Ident(
+        kind="file",
+        mode=stat.S_IMODE(status.st_mode),
+        sha256=digest(root.read(path)),
+        link=None,
+    )

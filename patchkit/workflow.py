@@ -1,0 +1,251 @@
+"""apply, revert and recover: the same three steps with another bundle set.
+
+Owns the order of things: choose, compute, compare, commit.  Values in, a :class:`Report`
+out; it prints nothing and asks nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from . import bundles as source
+from .errors import Refused, UsageError
+from .journal import Roots, commit
+from .journal import recover as recover_journal
+from .lock import hold
+from .manifest import split_requirement
+from .model import Bundle
+from .planning import Planned, compute
+from .series import Chosen, choose, choose_loose, from_record
+from .session import Options, Report, Session
+from .signals import held
+from .state import BundleEntry, Home, State
+
+Wanted = Callable[["State | None"], "list[Chosen]"]
+
+
+# -- apply ------------------------------------------------------------------------------
+
+
+def apply(
+    options: Options,
+    names: Sequence[str],
+    *,
+    dry_run: bool = False,
+    strip: int | None = None,
+    reverse: bool = False,
+) -> Report:
+    """Add bundles (or loose patch files) to the applied set."""
+    session = Session(options)
+    wanted = _wanted_with(session, names, strip=strip, reverse=reverse)
+    return _change(session, "apply", wanted, dry_run=dry_run)
+
+
+def plan_apply(options: Options, names: Sequence[str]) -> tuple[Session, Planned]:
+    """What :func:`apply` would do, computed and checked, nothing written."""
+    session = Session(options)
+    wanted = _wanted_with(session, names, strip=None, reverse=False)
+    return session, compute_set(session, session.home.read_state(), wanted)
+
+
+def _wanted_with(
+    session: Session, names: Sequence[str], *, strip: int | None, reverse: bool
+) -> Wanted:
+    asked = [_load_named(session, name, strip=strip, reverse=reverse) for name in names]
+    _settle(session, asked)
+
+    def wanted(state: State | None) -> list[Chosen]:
+        return add_to_set(session, state, asked)
+
+    return wanted
+
+
+def _load_named(session: Session, name: str, *, strip: int | None, reverse: bool) -> Chosen:
+    if source.is_loose(name):
+        data = source.read_loose(name, session.options.cwd)
+        return choose_loose(session.env, name, data, strip=strip, reverse=reverse)
+    if strip is not None or reverse:
+        raise UsageError(
+            "--strip and --reverse go with a loose patch file",
+            hint=f"for a bundle, write strip in manifests/{name}.toml",
+        )
+    return choose(session.env, session.folder, name)
+
+
+def _settle(session: Session, chosen: Iterable[Chosen]) -> None:
+    """Where nothing is recorded yet, the record goes beside the first distribution."""
+    if session.home.exists() or session.env.is_root:
+        return
+    for item in chosen:
+        for part in item.parts:
+            if part.distribution.dist_info is not None:
+                folder = os.path.dirname(part.distribution.dist_info)
+                session.home = Home(folder, folder)
+                return
+
+
+def add_to_set(session: Session, state: State | None, asked: list[Chosen]) -> list[Chosen]:
+    """The applied set with the asked bundles in it: one that is there keeps its place,
+    a new one goes last, what it requires before it."""
+    env, home = session.env, session.home
+    applied = {} if state is None else {entry["name"]: entry for entry in state["bundles"]}
+    by_name = {item.bundle.name: item for item in asked}
+
+    def load(name: str) -> Bundle:
+        if name not in by_name:
+            if name in applied:
+                try:
+                    by_name[name] = from_record(env, home, applied[name])
+                except Refused as error:
+                    if error.code != "release-changed":
+                        raise
+                    by_name[name] = choose(env, session.folder, name)
+            else:
+                by_name[name] = choose(env, session.folder, name)
+        return by_name[name].bundle
+
+    order = source.resolve_order([*applied, *(item.bundle.name for item in asked)], load)
+    source.check_conflicts(order)
+    return [by_name[bundle.name] for bundle in order]
+
+
+# -- revert -----------------------------------------------------------------------------
+
+
+def revert(
+    options: Options, names: Sequence[str], *, everything: bool = False, dry_run: bool = False
+) -> Report:
+    """Take bundles out of the applied set."""
+    session = Session(options)
+    asked = [os.path.basename(name) if source.is_loose(name) else name for name in names]
+    notes: list[str] = []
+
+    def wanted(state: State | None) -> list[Chosen]:
+        entries = [] if state is None else state["bundles"]
+        if everything:
+            return []
+        _check_known(session, asked, entries, notes)
+        staying = [entry for entry in entries if entry["name"] not in asked]
+        chosen = [from_record(session.env, session.home, entry) for entry in staying]
+        for item in chosen:
+            for requirement in item.bundle.requires:
+                name = split_requirement(requirement)[0]
+                if name in asked:
+                    raise Refused(
+                        f"{item.bundle.name} is applied and requires {name}",
+                        code="required",
+                        bundle=name,
+                        hint=f"revert both: patchkit revert {item.bundle.name} {name}",
+                    )
+        return chosen
+
+    report = _change(session, "revert", wanted, dry_run=dry_run)
+    report.notes += notes
+    return report
+
+
+def _check_known(
+    session: Session, asked: Sequence[str], entries: Sequence[BundleEntry], notes: list[str]
+) -> None:
+    applied = {entry["name"] for entry in entries}
+    for name in asked:
+        if name in applied:
+            continue
+        if not source.is_loose(name):
+            source.read_manifest(session.folder, name)  # a name nobody knows is an error
+        notes.append(f"{name} is not applied")
+
+
+# -- recover ----------------------------------------------------------------------------
+
+
+def recover(options: Options) -> Report:
+    """Finish what an interrupted command left."""
+    session = Session(options)
+    report = Report("recover", {"recovered": None})
+    if not session.home.exists():
+        return report
+    with held() as signals, hold(
+        session.home, "recover", options.lock_timeout, signals.check
+    ) as own:
+        roots = Roots(session.home)
+        try:
+            report.data["recovered"] = recover_journal(own, session.home, roots)
+        finally:
+            roots.close()
+    return report
+
+
+# -- the one way ------------------------------------------------------------------------
+
+
+def _change(
+    session: Session,
+    command: str,
+    wanted: Wanted,
+    *,
+    dry_run: bool,
+) -> Report:
+    home = session.home
+    if dry_run:
+        if home.unfinished():
+            raise Refused(
+                "a command on this environment was interrupted or is under way",
+                code="interrupted",
+                hint="patchkit recover",
+            )
+        return _report(session, command, compute_set(session, home.read_state(), wanted))
+    if command == "revert" and not home.exists():
+        wanted(None)
+        return _report(session, command, None)
+    with held() as signals, hold(
+        home, command, session.options.lock_timeout, signals.check
+    ) as own:
+        roots = Roots(home)
+        try:
+            recovered = recover_journal(own, home, roots)
+            planned = compute_set(session, home.read_state(), wanted)
+            if not planned.nothing_to_do:
+                commit(own, home, roots, planned.work, planned.state, signals.check, command)
+        finally:
+            roots.close()
+    report = _report(session, command, planned)
+    if recovered is not None:
+        report.data["recovered"] = recovered
+        way = "finished" if recovered == "forward" else "undone"
+        report.notes.insert(0, f"an interrupted command was {way} first")
+    return report
+
+
+def compute_set(
+    session: Session, state: State | None, wanted: Wanted
+) -> Planned:
+    """What the wanted set changes, computed and checked, nothing written."""
+    return compute(session.env, session.home, state, wanted(state), session.options.environ)
+
+
+def _report(session: Session, command: str, planned: Planned | None) -> Report:
+    report = Report(
+        command,
+        {
+            "environment": session.described(),
+            "bundles": [] if planned is None else [c.bundle.name for c in planned.chosen],
+            "files": [] if planned is None else planned.files,
+            "fingerprint": None if planned is None else planned.fingerprint,
+            "caches": [] if planned is None else [source for source, _ in planned.work.caches],
+        },
+    )
+    if planned is not None:
+        report.notes += planned.notes
+        if planned.left_out:
+            report.data["left_out"] = planned.left_out
+        if planned.mapping:
+            report.data["mapping"] = planned.mapping
+    if session.env.externally_managed and report.data["files"]:
+        report.notes.append(
+            "this environment belongs to the system's package manager (PEP 668), which may"
+            " replace patched files at any time"
+        )
+    return report
+

@@ -1,0 +1,303 @@
+"""Fixtures: real releases, environments made of them, and patchkit as a real process.
+
+Tests call the command as users do, by ``cli``; environments are copies of real wheels, made
+by ``installed`` or ``make_venv``, and are deleted again when the test passed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import hypothesis
+import hypothesis.configuration
+import pytest
+
+from tests import releases
+from tests.releases import BUILD, FLASHINFER, SGLANG, LinkMode, Release
+
+hypothesis.configuration.set_hypothesis_home_dir(str(BUILD / "hypothesis"))
+_COMMON: dict[str, Any] = {
+    "deadline": None,  # the machine is shared, and examples run git
+    "database": None,
+    "print_blob": True,
+    "suppress_health_check": [
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.data_too_large,
+    ],
+}
+hypothesis.settings.register_profile("ci", **_COMMON, derandomize=True, max_examples=100)
+hypothesis.settings.register_profile("dev", **_COMMON, max_examples=100)
+hypothesis.settings.register_profile("thorough", **_COMMON, max_examples=2000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+#: Never handed to a child: they would change what patchkit finds or what Python does.
+_DROPPED = (
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPYCACHEPREFIX",
+    "PYTHONPATH",
+    "PYTHONWARNINGS",
+    "PYTHONOPTIMIZE",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "CLICOLOR_FORCE",
+    "COLUMNS",
+    "SOURCE_DATE_EPOCH",
+)
+_DROPPED_PREFIXES = ("PATCHKIT_", "GIT_", "XDG_", "_PATCHKIT_")
+
+
+def clean_environment(home: Path, **changes: str) -> dict[str, str]:
+    """The environment for a child: no trace of the venv, of caches or of the user."""
+    env = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in _DROPPED and not key.startswith(_DROPPED_PREFIXES)
+    }
+    env["HOME"] = str(home)
+    env["LC_ALL"] = "C.UTF-8"
+    env["GIT_CONFIG_NOSYSTEM"] = "1"
+    env.update(changes)
+    return env
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a finished command left: exit code, both streams (bytes as surrogates)."""
+
+    args: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as the one JSON object that it must be."""
+        return json.loads(self.stdout)
+
+    def __str__(self) -> str:
+        return (
+            f"$ {' '.join(self.args)}\nexit code {self.exit_code}\n"
+            f"--- stdout\n{self.stdout}--- stderr\n{self.stderr}"
+        )
+
+
+class Cli(Protocol):
+    """Runs ``python -m patchkit ARGS`` to its end as a real process.
+
+    ``check`` is the exit code that the test counts on, or None for any.  A ``None`` in
+    ``env`` takes a variable out.  ``python`` and ``prefix`` (``("strace", …)``) change how
+    it is started.
+    """
+
+    def __call__(
+        self,
+        *args: str | Path,
+        check: int | None = 0,
+        env: Mapping[str, str | None] | None = None,
+        cwd: Path | None = None,
+        input: bytes | None = None,
+        timeout: float = 300,
+        python: str | Path = sys.executable,
+        prefix: Iterable[str] = (),
+    ) -> Result: ...
+
+
+class Installed(Protocol):
+    """A fresh site-packages folder that holds the given releases (default: the campaign's).
+
+    See :func:`tests.releases.install` for the link modes.
+    """
+
+    def __call__(
+        self,
+        which: Iterable[Release | str] = (SGLANG, FLASHINFER),
+        *,
+        link_mode: LinkMode = "copy",
+    ) -> Path: ...
+
+
+class MakeVenv(Protocol):
+    """A fresh virtual environment; ``releases`` are laid into it.  Returns its folder."""
+
+    def __call__(
+        self,
+        which: Iterable[Release | str] = (SGLANG, FLASHINFER),
+        *,
+        link_mode: LinkMode = "copy",
+        python: str | Path = sys.executable,
+    ) -> Path: ...
+
+
+class Git(Protocol):
+    """Runs git in ``folder`` with a fixed identity and no configuration; its output."""
+
+    def __call__(self, folder: Path, *args: str, check: int | None = 0) -> str: ...
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder that is the HOME of the test's children."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def child_env(home: Path) -> dict[str, str]:
+    """The environment that ``cli`` gives to its children."""
+    return clean_environment(home)
+
+
+@pytest.fixture
+def cli(child_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """patchkit as a real process, in an empty working directory unless ``cwd`` says else."""
+    empty = tmp_path_factory.mktemp("cwd")
+
+    def run(
+        *args: str | Path,
+        check: int | None = 0,
+        env: Mapping[str, str | None] | None = None,
+        cwd: Path | None = None,
+        input: bytes | None = None,
+        timeout: float = 300,
+        python: str | Path = sys.executable,
+        prefix: Iterable[str] = (),
+    ) -> Result:
+        command = [*prefix, str(python), "-m", "patchkit", *map(str, args)]
+        variables = {**child_env, **(env or {})}
+        done = subprocess.run(
+            command,
+            env={key: value for key, value in variables.items() if value is not None},
+            cwd=cwd or empty,
+            input=b"" if input is None else input,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+        result = Result(
+            tuple(command),
+            done.returncode,
+            done.stdout.decode("utf-8", "surrogateescape"),
+            done.stderr.decode("utf-8", "surrogateescape"),
+        )
+        if check is not None:
+            assert result.exit_code == check, str(result)
+        return result
+
+    return run
+
+
+@pytest.fixture
+def git(child_env: dict[str, str]) -> Git:
+    """git with an identity and without anybody's configuration."""
+    env = {
+        **child_env,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_AUTHOR_NAME": "A U Thor",
+        "GIT_AUTHOR_EMAIL": "author@example.org",
+        "GIT_COMMITTER_NAME": "C O Mitter",
+        "GIT_COMMITTER_EMAIL": "committer@example.org",
+    }
+
+    def run(folder: Path, *args: str, check: int | None = 0) -> str:
+        done = subprocess.run(
+            ["git", "-c", "init.defaultBranch=main", *args],
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        output = done.stdout.decode("utf-8", "surrogateescape")
+        if check is not None:
+            assert done.returncode == check, (args, output, done.stderr.decode(errors="replace"))
+        return output
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def release_tree() -> Callable[[str, str], Path]:
+    """The unpacked wheel of any release of the index, cached; for reading only."""
+    return releases.tree
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_is_left_alone() -> Iterator[None]:
+    """Fails the session when a test wrote into a cached tree."""
+    folder = BUILD / "trees"
+    before = {
+        stamp.name: releases.stats(folder / stamp.name[1:-3]) for stamp in folder.glob(".*.ok")
+    }
+    yield
+    for name, picture in before.items():
+        key = name[1:-3]
+        if releases.stats(folder / key) != picture:
+            (folder / name).unlink(missing_ok=True)
+            shutil.rmtree(folder / key)
+            pytest.fail(f"a test changed the cached tree {key}; it was removed")
+
+
+@pytest.fixture
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """Makes private site-packages folders of real releases."""
+    made = []
+
+    def make(
+        which: Iterable[Release | str] = (SGLANG, FLASHINFER), *, link_mode: LinkMode = "copy"
+    ) -> Path:
+        base = tmp_path_factory.mktemp("env")
+        made.append(base)
+        return releases.install(which, base / "site-packages", link_mode=link_mode)
+
+    yield make
+    for base in made:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture
+def make_venv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeVenv]:
+    """Makes private virtual environments (without pip) of real releases."""
+    made = []
+
+    def make(
+        which: Iterable[Release | str] = (SGLANG, FLASHINFER),
+        *,
+        link_mode: LinkMode = "copy",
+        python: str | Path = sys.executable,
+    ) -> Path:
+        base = tmp_path_factory.mktemp("venv")
+        made.append(base)
+        folder = base / "venv"
+        subprocess.run(
+            [str(python), "-m", "venv", "--without-pip", str(folder)],
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+        (site_packages,) = folder.glob("lib/python*/site-packages")
+        releases.install(which, site_packages, link_mode=link_mode)
+        return folder
+
+    yield make
+    for base in made:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skip needs a reason that says what is missing; any other skip is a failure."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        if "needs " not in reason:
+            report.outcome = "failed"
+            report.longrepr = f"skipped without saying what it needs: {reason!r}"
+    return report
