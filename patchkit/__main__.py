@@ -7,9 +7,14 @@ import sys
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    from patchkit.cli import run
+    from patchkit.guard import short_way
 
-    sys.exit(run(sys.argv[1:]))
+    code = short_way(sys.argv[1:])
+    if code is None:
+        from patchkit.cli import run
+
+        code = run(sys.argv[1:])
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -1,62 +1,36 @@
 """The command line: parse, call one function, render.
 
-Owns options, streams and exit codes.  Commands import what they need in their bodies, so
-that ``verify`` starts fast.
+Owns options and help texts.  Commands import what they need in their bodies.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from . import __version__
-from .errors import PatchkitError, UsageError
-from .session import Options, Report, translate
+from .console import Settings, finish, guarded, progress
+from .errors import Interrupted, PatchkitError, UsageError
+from .session import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Settings:
-    """What the options before the command say; those of the command may add to it."""
-
-    def __init__(self) -> None:
-        self.options = Options()
-        self.json = False
-        self.quiet = False
-        self.verbose = False
-        self.command: str | None = None
-
-
-# The one place that outlives a click call: an error needs to know how to be shown.
-_current = Settings()
-
-
 def run(arguments: Sequence[str]) -> int:
     """The whole program; returns the exit code of the contract."""
-    global _current
-    _current = settings = Settings()
+    settings = Settings()
     # Known even where click stops before it sees the option.
     settings.json = "--json" in arguments
-    try:
-        return _guarded(list(arguments), settings)
-    except BrokenPipeError:
-        # The reader went away (| head): not an error, and nothing more to say.
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, sys.stdout.fileno())
-        return 0
+    return guarded(settings, lambda: _click(list(arguments), settings))
 
 
-def _guarded(arguments: list[str], settings: Settings) -> int:
+def _click(arguments: list[str], settings: Settings) -> int:
     try:
-        code = main.main(
-            args=arguments, prog_name="patchkit", standalone_mode=False, obj=settings
-        )
-        sys.stdout.flush()
+        code = main.main(args=arguments, prog_name="patchkit", standalone_mode=False, obj=settings)
         return int(code or 0)
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -64,126 +38,9 @@ def _guarded(arguments: list[str], settings: Settings) -> int:
         hint = None
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"{error.ctx.command_path} --help"
-        return _fail(UsageError(error.format_message(), hint=hint), settings)
-    except PatchkitError as error:
-        return _fail(error, settings)
-    except (KeyboardInterrupt, click.Abort):
-        from .errors import Interrupted
-
-        return _fail(Interrupted(2), settings)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        return _fail(translate(error), settings)
-    except Exception:
-        return _bug(settings)
-
-
-def _fail(error: PatchkitError, settings: Settings) -> int:
-    from .report import error_as_json, error_text
-
-    if settings.json:
-        _print_json(error_as_json(settings.command, error))
-    _to_stderr(error_text(error))
-    return error.exit_code
-
-
-def _bug(settings: Settings) -> int:
-    """A fault of patchkit itself: one line, and the details in a log."""
-    import traceback
-
-    details = traceback.format_exc()
-    path = None
-    for folder in _log_folders():
-        try:
-            os.makedirs(folder, exist_ok=True)
-            path = os.path.join(folder, f"patchkit-{os.getpid()}.log")
-            with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(f"patchkit {__version__}\n{sys.argv!r}\n{details}")
-            break
-        except OSError:
-            path = None
-    last = details.strip().splitlines()[-1]
-    error = PatchkitError(
-        f"a fault of patchkit itself: {last}" + ("" if path else f"\n{details}"),
-        code="internal",
-        hint=f"please report it, with {path}" if path else "please report it",
-    )
-    error.exit_code = 70
-    return _fail(error, settings)
-
-
-def _log_folders() -> list[str]:
-    import tempfile
-
-    folders = []
-    if os.environ.get("XDG_STATE_HOME"):
-        folders.append(os.path.join(os.environ["XDG_STATE_HOME"], "patchkit"))
-    elif os.environ.get("HOME"):
-        folders.append(os.path.join(os.environ["HOME"], ".local", "state", "patchkit"))
-    folders.append(tempfile.gettempdir())
-    return folders
-
-
-# -- output -----------------------------------------------------------------------------
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    import json
-
-    _to_stdout(json.dumps(value, indent=2, ensure_ascii=True))
-
-
-def _to_stdout(text: str) -> None:
-    """Bytes that are no UTF-8 come out as they went in."""
-    data = (text + "\n").encode("utf-8", "surrogateescape")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-
-
-def _to_stderr(text: str) -> None:
-    try:
-        sys.stderr.buffer.write((text + "\n").encode("utf-8", "backslashreplace"))
-        sys.stderr.buffer.flush()
-    except (OSError, ValueError, AttributeError):
-        return  # a closed standard error must not change the exit code
-
-
-def _style(stream: Any) -> Callable[[str, str], str]:
-    from .report import plain
-
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
-        return plain
-    return lambda text, colour: click.style(text, fg=colour)
-
-
-def _finish(settings: Settings, report: Report) -> int:
-    """Show a report: JSON or text on standard output, remarks on standard error."""
-    from . import report as rendering
-
-    if settings.json:
-        _print_json(rendering.as_json(report))
-    elif not settings.quiet:
-        text = rendering.text(report, _style(sys.stdout), verbose=settings.verbose)
-        if text:
-            _to_stdout(text)
-    if not settings.quiet:
-        for note in report.notes:
-            _to_stderr(f"patchkit: {note}")
-    return report.exit_code
-
-
-def _progress(settings: Settings) -> Callable[[str, int, int], None]:
-    if settings.quiet or not sys.stderr.isatty():
-        return lambda what, done, total: None
-
-    def show(what: str, done: int, total: int) -> None:
-        end = "\n" if done >= total else ""
-        sys.stderr.write(f"\r{what}: {done}/{total} files{end}")
-        sys.stderr.flush()
-
-    return show
+        raise UsageError(error.format_message(), hint=hint) from None
+    except click.Abort:
+        raise Interrupted(2) from None
 
 
 # -- options ----------------------------------------------------------------------------
@@ -192,7 +49,7 @@ def _progress(settings: Settings) -> Callable[[str, int, int], None]:
 def _note_option(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
     def note(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
         if value:
-            setattr(ctx.find_object(Settings) or _current, name, True)
+            setattr(ctx.ensure_object(Settings), name, True)
 
     return note
 
@@ -289,7 +146,7 @@ def list_command(settings: Settings) -> int:
     """
     from .offers import list_bundles
 
-    return _finish(settings, list_bundles(settings.options))
+    return finish(settings, list_bundles(settings.options))
 
 
 @main.command()
@@ -305,7 +162,7 @@ def show(settings: Settings, bundle: str) -> int:
     """
     from .offers import show as show_bundle
 
-    return _finish(settings, show_bundle(settings.options, bundle))
+    return finish(settings, show_bundle(settings.options, bundle))
 
 
 @main.command()
@@ -321,7 +178,7 @@ def status(settings: Settings, check: bool) -> int:
     """
     from .queries import status as read_status
 
-    return _finish(settings, read_status(settings.options, check=check))
+    return finish(settings, read_status(settings.options, check=check))
 
 
 @main.command()
@@ -337,7 +194,7 @@ def diff(settings: Settings, bundles: tuple[str, ...]) -> int:
     """
     from .queries import diff as make_diff
 
-    return _finish(settings, make_diff(settings.options, bundles))
+    return finish(settings, make_diff(settings.options, bundles))
 
 
 @main.command()
@@ -371,7 +228,7 @@ def apply(
         settings.options, bundles, dry_run=dry_run, strip=strip, reverse=reverse
     )
     report.data["dry_run"] = dry_run
-    return _finish(settings, report)
+    return finish(settings, report)
 
 
 @main.command()
@@ -400,7 +257,7 @@ def revert(
         settings.options, bundles, everything=everything, dry_run=dry_run
     )
     report.data["dry_run"] = dry_run
-    return _finish(settings, report)
+    return finish(settings, report)
 
 
 @main.command()
@@ -421,26 +278,9 @@ def verify(settings: Settings, bundles: tuple[str, ...], pristine: bool) -> int:
     Example:
       patchkit verify sm120-fusion && exec python -m sglang.launch_server …
     """
-    from . import queries
+    from .guard import verify as run_verify
 
-    if pristine and bundles:
-        raise UsageError("--pristine takes no bundle names")
-    if pristine:
-        report = queries.verify_pristine(settings.options, _progress(settings))
-    else:
-        report = queries.verify(settings.options, bundles)
-    if report.exit_code and not settings.quiet:
-        from .report import problem_lines
-
-        for line in problem_lines(report.data["problems"]):
-            _to_stderr(line if line.startswith(" ") else f"patchkit: {line}")
-    elif settings.verbose:
-        from .report import verify_summary
-
-        _to_stderr(f"patchkit: {verify_summary(report.data)}")
-    if settings.json or (report.notes and not settings.quiet):
-        return _finish(settings, report)
-    return report.exit_code
+    return run_verify(settings, bundles, pristine=pristine)
 
 
 @main.command()
@@ -455,7 +295,7 @@ def recover(settings: Settings) -> int:
     """
     from .workflow import recover as recover_environment
 
-    return _finish(settings, recover_environment(settings.options))
+    return finish(settings, recover_environment(settings.options))
 
 
 @main.command()
@@ -472,4 +312,4 @@ def lint(settings: Settings, bundles: tuple[str, ...], update_lock: bool) -> int
     """
     from .linting import lint as lint_bundles
 
-    return _finish(settings, lint_bundles(settings.options, bundles, update_lock=update_lock))
+    return finish(settings, lint_bundles(settings.options, bundles, update_lock=update_lock))

@@ -149,7 +149,9 @@ class _Worktree:
                     data = file.read()
             except OSError as error:
                 raise Refused(
-                    f"{self._path} cannot be read: {error.strerror}", code="git-failed"
+                    f"{self._path} cannot be read: {error.strerror}",
+                    code="git-failed",
+                    hint="run as a user that may read it",
                 ) from error
         return _blob_name(data, blob.name) == blob.name
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from . import bundles
-from .errors import ManifestError, PatchSyntaxError, Refused
+from .errors import ManifestError, PatchkitError, PatchSyntaxError, Refused
 from .hunks import split
 from .manifest import (
     parse_manifest,
@@ -343,7 +343,7 @@ def _read_patches(
         file = f"patches/{path}"
         try:
             data = bundles.read_patch_file(folder, path, bundle.name)
-        except Refused as error:
+        except PatchkitError as error:
             found.append(Problem(error.code, "error", file, None, error.message, error.hint))
             continue
         try:

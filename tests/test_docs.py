@@ -119,10 +119,21 @@ def test_every_command_of_the_readme_prints_what_the_readme_says(
     before = releases.snapshot(venv)
     bin_folder = Path(sys.executable).parent
     env = {**child_env, "PATH": f"{bin_folder}:{child_env['PATH']}"}
+    # What the README takes for granted: a patch file, and a variable that stays exported.
+    version = releases.tree("sglang", "0.5.9") / "sglang" / "version.py"
+    first, *_ = version.read_text().splitlines()
+    (home / "fix.patch").write_text(
+        "--- a/python/sglang/version.py\n+++ b/python/sglang/version.py\n"
+        f"@@ -1 +1,2 @@\n+# a fix\n {first}\n"
+    )
     commands = list(shown(ROOT / "README.md"))
     assert len(commands) > 8
     wrong = []
     for item in commands:
+        if item.command.startswith("export "):
+            name, _, value = item.command.removeprefix("export ").partition("=")
+            env[name] = value.replace("~", str(home))
+            continue
         done = subprocess.run(
             ["bash", "-c", item.command],
             cwd=home,

@@ -1137,7 +1137,7 @@ def test_the_custom_all_reduce_is_as_before_elsewhere(
     after = apply("pcie-custom-allreduce", "sglang", version, before)
     seen = set()
     for capability, gpus, nvlink, peers in itertools.product(
-        (8, 9, 10), (2, 3, 4, 8), (False, True), (False, True)
+        (8, 9, 10), (2, 3, 4, 6, 8), (False, True), (False, True)
     ):
         machine = Machine(capability, gpus, nvlink, peers)
         old = set_up_custom_all_reduce(before, machine, monkeypatch)

@@ -1,0 +1,161 @@
+"""What every way into the program shares: streams, errors, exit codes.
+
+Owns how results and failures are shown.  Imports no click, so that the guard of a launch
+(:mod:`guard`) starts fast.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import __version__
+from .errors import Interrupted, PatchkitError
+from .session import Options, Report, translate
+
+class Settings:
+    """What the options before the command say; those of the command may add to it."""
+
+    def __init__(self) -> None:
+        self.options = Options()
+        self.json = False
+        self.quiet = False
+        self.verbose = False
+        self.command: str | None = None
+
+
+def guarded(settings: Settings, action: Callable[[], int]) -> int:
+    """Run a command; what it raises becomes a message and the exit code of the contract."""
+    try:
+        try:
+            code = action()
+            sys.stdout.flush()
+            return code
+        except PatchkitError as error:
+            return fail(error, settings)
+        except KeyboardInterrupt:
+            return fail(Interrupted(2), settings)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            return fail(translate(error), settings)
+        except Exception:
+            return _bug(settings)
+    except BrokenPipeError:
+        # The reader went away (| head): not an error, and nothing more to say.
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        return 0
+
+
+def fail(error: PatchkitError, settings: Settings) -> int:
+    from .report import error_as_json, error_text
+
+    if settings.json:
+        print_json(error_as_json(settings.command, error))
+    to_stderr(error_text(error))
+    return error.exit_code
+
+
+def _bug(settings: Settings) -> int:
+    """A fault of patchkit itself: one line, and the details in a log."""
+    import traceback
+
+    details = traceback.format_exc()
+    path = None
+    for folder in _log_folders():
+        try:
+            os.makedirs(folder, exist_ok=True)
+            path = os.path.join(folder, f"patchkit-{os.getpid()}.log")
+            with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(f"patchkit {__version__}\n{sys.argv!r}\n{details}")
+            break
+        except OSError:
+            path = None
+    last = details.strip().splitlines()[-1]
+    error = PatchkitError(
+        f"a fault of patchkit itself: {last}" + ("" if path else f"\n{details}"),
+        code="internal",
+        hint=f"please report it, with {path}" if path else "please report it",
+    )
+    error.exit_code = 70
+    return fail(error, settings)
+
+
+def _log_folders() -> list[str]:
+    import tempfile
+
+    folders = []
+    if os.environ.get("XDG_STATE_HOME"):
+        folders.append(os.path.join(os.environ["XDG_STATE_HOME"], "patchkit"))
+    elif os.environ.get("HOME"):
+        folders.append(os.path.join(os.environ["HOME"], ".local", "state", "patchkit"))
+    folders.append(tempfile.gettempdir())
+    return folders
+
+
+# -- output -----------------------------------------------------------------------------
+
+
+def print_json(value: dict[str, Any]) -> None:
+    import json
+
+    to_stdout(json.dumps(value, indent=2, ensure_ascii=True))
+
+
+def to_stdout(text: str) -> None:
+    """Bytes that are no UTF-8 come out as they went in."""
+    data = (text + "\n").encode("utf-8", "surrogateescape")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def to_stderr(text: str) -> None:
+    try:
+        sys.stderr.buffer.write((text + "\n").encode("utf-8", "backslashreplace"))
+        sys.stderr.buffer.flush()
+    except (OSError, ValueError, AttributeError):
+        return  # a closed standard error must not change the exit code
+
+
+def _style(stream: Any) -> Callable[[str, str], str]:
+    from .report import plain
+
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
+        return plain
+    return lambda text, colour: f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+# The codes of ECMA-48 (SGR).
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
+
+
+def finish(settings: Settings, report: Report) -> int:
+    """Show a report: JSON or text on standard output, remarks on standard error."""
+    from . import report as rendering
+
+    if settings.json:
+        print_json(rendering.as_json(report))
+    elif not settings.quiet:
+        text = rendering.text(report, _style(sys.stdout), verbose=settings.verbose)
+        if text:
+            to_stdout(text)
+    if not settings.quiet:
+        for note in report.notes:
+            to_stderr(f"patchkit: {note}")
+    return report.exit_code
+
+
+def progress(settings: Settings) -> Callable[[str, int, int], None]:
+    if settings.quiet or not sys.stderr.isatty():
+        return lambda what, done, total: None
+
+    def show(what: str, done: int, total: int) -> None:
+        end = "\n" if done >= total else ""
+        sys.stderr.write(f"\r{what}: {done}/{total} files{end}")
+        sys.stderr.flush()
+
+    return show
