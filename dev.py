@@ -204,15 +204,15 @@ def interpreters() -> list[Interpreter]:
 # --- virtual environments ----------------------------------------------------------------
 
 
-def requirements() -> list[str]:
-    """The dependencies and the test extra of pyproject.toml (3.10 has no TOML reader)."""
+def requirements(*keys: str) -> list[str]:
+    """Lists of pyproject.toml: ``dependencies``, ``test``, ``requires`` of the build."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     found = []
-    for key in ("dependencies", "test"):
-        match = re.search(rf"^{key} = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    for key in keys:  # Python 3.10 has no reader for TOML
+        match = re.search(rf"^{key} = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
         if match is None:
             raise Failed(f"pyproject.toml has no list {key!r}")
-        found += re.findall(r'^\s*"([^"]+)"', match[1], re.MULTILINE)
+        found += re.findall(r'"([^"]+)"', match[1])
     return found
 
 
@@ -231,10 +231,11 @@ def development_venv(interpreter: Interpreter) -> Path:
         return python
     shutil.rmtree(folder, ignore_errors=True)
     must([interpreter.path, "-m", "venv", folder], "cannot make a virtual environment")
-    collect_wheels(interpreter, python)
+    wanted_here = requirements("dependencies", "test")
+    collect_wheels(interpreter, python, wanted_here)
     pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-compile"]
     must(
-        [*pip, "--find-links", WHEELHOUSE, *requirements()],
+        [*pip, "--find-links", WHEELHOUSE, *wanted_here],
         "delete build/ and try again, with a network",
     )
     must([*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT], "see above")
@@ -251,20 +252,20 @@ def probe_module(python: Path, name: str) -> bool:
         return False
 
 
-def collect_wheels(interpreter: Interpreter, python: Path) -> None:
-    """Put the wheels of all requirements into the wheelhouse, unless they are there."""
-    wanted = requirements()
-    digest = hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:12]
+def collect_wheels(interpreter: Interpreter, python: Path, wanted: Sequence[str]) -> None:
+    """Put wheels of all that is ``wanted`` into the wheelhouse, unless they are there."""
     minor = ".".join(map(str, interpreter.version[:2]))
-    stamp = WHEELHOUSE / f".{minor}-{digest}"
-    if stamp.exists():
+    stamp = WHEELHOUSE / f".{minor}"
+    there = stamp.read_text().splitlines() if stamp.exists() else []
+    missing = [requirement for requirement in wanted if requirement not in there]
+    if not missing:
         return
     WHEELHOUSE.mkdir(parents=True, exist_ok=True)
     must(
-        [python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", WHEELHOUSE, *wanted],
-        "the first run needs the package index, and git on the PATH",
+        [python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", WHEELHOUSE, *missing],
+        "the first run needs the package index",
     )
-    stamp.touch()
+    stamp.write_text("".join(f"{requirement}\n" for requirement in [*there, *missing]))
 
 
 # --- test --------------------------------------------------------------------------------
@@ -460,18 +461,40 @@ class Shell:
         for key in [key for key in self.env if key.startswith("PATCHKIT_")]:
             del self.env[key]
 
-    def patchkit(self, *arguments: str, expect: int = 0) -> None:
-        """``patchkit --python build/demo/target ARGUMENTS``; another exit code ends the demo."""
-        target = os.path.relpath(self.target, ROOT)
-        command = ["patchkit", "--python", target, *arguments]
+    def run(self, command: Sequence[str]) -> str:
+        """Run and show; the output too.  An exit code other than 0 ends the demo."""
         say(f"\n{paint('$ ' + shlex.join(command), '1;32')}")
         begin = time.monotonic()
-        code = subprocess.run(
-            command, cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL, check=False
-        ).returncode
-        say(paint(f"[exit code {code}, {time.monotonic() - begin:.2f} s]", "2"))
-        if code != expect:
-            raise Failed(f"that should have ended with exit code {expect}")
+        with subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            assert process.stdout is not None
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                print(line, end="", flush=True)
+        say(paint(f"[exit code {process.returncode}, {time.monotonic() - begin:.2f} s]", "2"))
+        if process.returncode:
+            raise Failed("that should have worked")
+        return "".join(lines)
+
+    def patchkit(self, *arguments: str) -> str:
+        """``patchkit --python build/demo/target ARGUMENTS``."""
+        target = os.path.relpath(self.target, ROOT)
+        return self.run(["patchkit", "--python", target, *arguments])
+
+    def gate(self, architecture: str, *, expect: str) -> None:
+        """FlashInfer's own generator, asked for an architecture (see demo/gate.py)."""
+        python = os.path.relpath(self.target / "bin" / "python", ROOT)
+        if expect not in self.run([python, "-B", "demo/gate.py", architecture]):
+            raise Failed(f"that should have said {expect!r}")
 
 
 def demo() -> int:
@@ -483,27 +506,33 @@ def demo() -> int:
     headline(f"1/5  patchkit into a virtual environment of its own (Python {interpreter.name})")
     shutil.rmtree(folder, ignore_errors=True)
     home.mkdir(parents=True)
+    say("making build/demo/tool, installing patchkit and what it needs …")
     must([interpreter.path, "-m", "venv", tool], "cannot make a virtual environment")
-    install = [tool / "bin" / "python", "-m", "pip", "install", "--quiet"]
-    if list(WHEELHOUSE.glob("*.whl")):
-        install += ["--find-links", WHEELHOUSE]
-    must([*install, ROOT], "the first run needs the package index")
+    python = tool / "bin" / "python"
+    collect_wheels(interpreter, python, requirements("dependencies", "requires"))
+    pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", WHEELHOUSE]
+    must([*pip, ROOT], "delete build/ and try again, with a network")
 
     wheels = ", ".join(f"{name} {version}" for name, version in DEMO_RELEASES)
     headline(f"2/5  the target: {wheels}, real wheels, without their dependencies")
+    say("making build/demo/target …")
     must([interpreter.path, "-m", "venv", target], "cannot make a virtual environment")
+    downloaded = release_wheels(python)
+    say("installing 74 MB in 3,945 files, and their byte-code …")
     must(
         [
             *(target / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-deps"),
-            *("--no-index", *release_wheels(tool / "bin" / "python")),
+            *("--no-index", *downloaded),
         ],
         "delete build/wheels and try again",
     )
+    say("taking a digest of every file …")
     before = fingerprint(target)
     say(f"{before[1]:,} files, {before[2] / 1e6:.0f} MB, SHA-256 of it all {before[0][:16]}…")
 
     shell = Shell(tool / "bin", target, home)
     headline("3/5  look first")
+    shell.gate("12.0", expect="No supported CUDA architectures")
     shell.patchkit("list")
     shell.patchkit("show", DEMO_BUNDLE)
     shell.patchkit("apply", "--dry-run", DEMO_BUNDLE)
@@ -513,6 +542,7 @@ def demo() -> int:
     shell.patchkit("diff")
     shell.patchkit("verify", "-v")
     shell.patchkit("status")
+    shell.gate("12.0", expect="compute_120")
     changed = fingerprint(target)
     if changed[0] == before[0]:
         raise Failed("apply changed nothing")
@@ -520,12 +550,15 @@ def demo() -> int:
     headline("5/5  revert, and see that nothing is left")
     shell.patchkit("revert", "--all")
     shell.patchkit("verify", "--pristine")
+    shell.gate("12.0", expect="No supported CUDA architectures")
     after = fingerprint(target)
     say(f"\nbefore  {before[0]}  {before[1]:,} files")
     say(f"applied {changed[0]}  {changed[1]:,} files")
     say(f"after   {after[0]}  {after[1]:,} files")
     if after != before:
         raise Failed("something is left: the tree differs from the one before")
+    if list(target.rglob(".patchkit")):
+        raise Failed("something is left: .patchkit is still there")
     say(
         f"\nNothing is left: {after[1]:,} files, equal in bytes, modes, owners and links."
         f"  {time.monotonic() - _START:.0f} s in all."

@@ -63,8 +63,6 @@ def _home(environ: Mapping[str, str]) -> str | None:
 
 def _folders(path: str) -> list[str]:
     try:
-        return sorted(
-            e.name for e in os.scandir(path) if e.is_dir(follow_symlinks=False)
-        )
+        return sorted(e.name for e in os.scandir(path) if e.is_dir(follow_symlinks=False))
     except OSError:
         return []

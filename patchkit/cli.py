@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from . import __version__
-from .console import Settings, finish, guarded, progress
+from .console import Settings, finish, guarded
 from .errors import Interrupted, PatchkitError, UsageError
 from .session import Options
 
@@ -224,9 +224,7 @@ def apply(
     """
     from .workflow import apply as apply_bundles
 
-    report = apply_bundles(
-        settings.options, bundles, dry_run=dry_run, strip=strip, reverse=reverse
-    )
+    report = apply_bundles(settings.options, bundles, dry_run=dry_run, strip=strip, reverse=reverse)
     report.data["dry_run"] = dry_run
     return finish(settings, report)
 
@@ -237,9 +235,7 @@ def apply(
 @click.option("--dry-run", is_flag=True, help="Compute and check all, change nothing.")
 @output_options
 @click.pass_obj
-def revert(
-    settings: Settings, bundles: tuple[str, ...], everything: bool, dry_run: bool
-) -> int:
+def revert(settings: Settings, bundles: tuple[str, ...], everything: bool, dry_run: bool) -> int:
     """Take BUNDLES out of the applied set; with --all, everything.
 
     \b
@@ -253,9 +249,7 @@ def revert(
             "name the bundles to revert, or give --all",
             hint="patchkit status shows what is applied",
         )
-    report = revert_bundles(
-        settings.options, bundles, everything=everything, dry_run=dry_run
-    )
+    report = revert_bundles(settings.options, bundles, everything=everything, dry_run=dry_run)
     report.data["dry_run"] = dry_run
     return finish(settings, report)
 

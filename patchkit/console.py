@@ -15,6 +15,7 @@ from . import __version__
 from .errors import Interrupted, PatchkitError
 from .session import Options, Report, translate
 
+
 class Settings:
     """What the options before the command say; those of the command may add to it."""
 
@@ -41,7 +42,7 @@ def guarded(settings: Settings, action: Callable[[], int]) -> int:
             raise
         except OSError as error:
             return fail(translate(error), settings)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the last resort: exit code 70 and a log
             return _bug(settings)
     except BrokenPipeError:
         # The reader went away (| head): not an error, and nothing more to say.
@@ -51,6 +52,7 @@ def guarded(settings: Settings, action: Callable[[], int]) -> int:
 
 
 def fail(error: PatchkitError, settings: Settings) -> int:
+    """Show an error; returns its exit code."""
     from .report import error_as_json, error_text
 
     if settings.json:
@@ -100,6 +102,7 @@ def _log_folders() -> list[str]:
 
 
 def print_json(value: dict[str, Any]) -> None:
+    """One JSON object on standard output, in ASCII."""
     import json
 
     to_stdout(json.dumps(value, indent=2, ensure_ascii=True))
@@ -114,6 +117,7 @@ def to_stdout(text: str) -> None:
 
 
 def to_stderr(text: str) -> None:
+    """A line for the person, whatever its bytes."""
     try:
         sys.stderr.buffer.write((text + "\n").encode("utf-8", "backslashreplace"))
         sys.stderr.buffer.flush()
@@ -150,6 +154,7 @@ def finish(settings: Settings, report: Report) -> int:
 
 
 def progress(settings: Settings) -> Callable[[str, int, int], None]:
+    """A function (what, done, total) that shows how far long work is, on a terminal only."""
     if settings.quiet or not sys.stderr.isatty():
         return lambda what, done, total: None
 

@@ -772,18 +772,17 @@ def _read_link_tree(folder: str) -> dict[str, str]:
     except OSError:
         return out
     for top in tops:
+        module = top.removesuffix(".py")
         for inside in _files_under(folder, top):
             try:
                 target = os.readlink(os.path.join(folder, inside))
             except OSError:
                 continue
             target = os.path.normpath(os.path.join(folder, os.path.dirname(inside), target))
-            fits = target.endswith(os.sep + inside)
-            if fits or top not in out:
-                end = len(target) - len(inside) + len(top)
-                out[top.removesuffix(".py")] = target[:end] if fits else target
-            if fits:
+            if target.endswith(os.sep + inside):
+                out[module] = target[: len(target) - len(inside) + len(top)]
                 break
+            out.setdefault(module, target)
     return out
 
 
@@ -864,16 +863,16 @@ def find_git(folder: str) -> tuple[str, str] | tuple[None, None]:
     while True:
         dot_git = os.path.join(folder, ".git")
         try:
-            is_folder = stat.S_ISDIR(os.stat(dot_git).st_mode)
+            mode = os.stat(dot_git).st_mode
         except OSError:
-            pass
-        else:
-            if not is_folder:
-                dot_git = _read_gitfile(dot_git)
-            if dot_git and os.path.lexists(os.path.join(dot_git, "HEAD")):
-                return dot_git, folder
-            if not is_folder:
+            mode = 0
+        if mode and not stat.S_ISDIR(mode):
+            dot_git = _read_gitfile(dot_git) if stat.S_ISREG(mode) else os.devnull
+            if not os.path.lexists(os.path.join(dot_git, "HEAD")):
                 return None, None
+            return dot_git, folder
+        if mode and os.path.lexists(os.path.join(dot_git, "HEAD")):
+            return dot_git, folder
         parent = os.path.dirname(folder)
         if parent == folder:
             return None, None
@@ -881,13 +880,14 @@ def find_git(folder: str) -> tuple[str, str] | tuple[None, None]:
 
 
 def _read_gitfile(path: str) -> str:
+    """The git directory that it names; the null device, which holds nothing, for none."""
     try:
         with open(path, "rb") as file:
             raw = file.read(8192)
     except OSError:
-        return ""
+        return os.devnull
     if not raw.startswith(b"gitdir: "):
-        return ""
+        return os.devnull
     target = os.fsdecode(raw[len(b"gitdir: ") :].rstrip(b"\r\n"))
     return os.path.normpath(os.path.join(os.path.dirname(path), target))
 

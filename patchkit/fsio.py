@@ -14,13 +14,14 @@ import os
 import stat
 import sys
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 from .errors import Refused
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Folder descriptors kept open at a time; a limit far below the usual 1,024.
-_MAX_FOLDERS = 64
+_MAX_FOLDERS = 192
 # Files beyond this are not source; the limit bounds memory (one file is held at a time).
 MAX_FILE = 512 * 1024 * 1024
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES, errno.ENOSYS}
@@ -34,6 +35,7 @@ class Root:
         self._folders: dict[str, int] = {"": os.open(path, _FOLDER & ~os.O_NOFOLLOW)}
 
     def close(self) -> None:
+        """Close every folder descriptor."""
         for descriptor in self._folders.values():
             os.close(descriptor)
         self._folders.clear()
@@ -115,6 +117,7 @@ class Root:
             raise self._named(error, path) from None
 
     def readlink(self, path: str) -> bytes:
+        """What a symlink leads to."""
         folder, name = self._at(path)
         try:
             return os.fsencode(os.readlink(name, dir_fd=folder))
@@ -177,6 +180,7 @@ class Root:
             raise self._named(error, path) from None
 
     def symlink(self, path: str, target: bytes) -> None:
+        """A new symlink."""
         folder, name = self._at(path)
         try:
             os.symlink(target, os.fsencode(name), dir_fd=folder)
@@ -264,19 +268,6 @@ class Root:
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EBADF, errno.EROFS):
                 raise self._named(error, folder) from None
-
-    def sync_file(self, path: str) -> None:
-        folder, name = self._at(path)
-        try:
-            descriptor = os.open(name, _READ, dir_fd=folder)
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.EACCES):
-                return
-            raise self._named(error, path) from None
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def replace(self, path: str, data: bytes, mode: int = 0o644) -> None:
         """Write a file of our own whole: aside, synced, renamed, folder synced."""
@@ -394,10 +385,8 @@ def _copy_attributes(source: tuple[Root, str], descriptor: int) -> None:
         return
     try:
         for attribute in os.listxattr(opened):
-            try:
+            with suppress(OSError):
                 os.setxattr(descriptor, attribute, os.getxattr(opened, attribute))
-            except OSError:
-                continue
     except OSError:
         return
     finally:

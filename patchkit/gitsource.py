@@ -69,6 +69,19 @@ def head_commit(work_tree: str) -> str | None:
         return _head(repo, work_tree)
 
 
+def tracked_paths(work_tree: str, folder: str = "") -> list[str]:
+    """Every file of HEAD under a folder (relative to the work tree, as what is returned).
+
+    Without submodules; empty where nothing was committed yet.  Raises Refused as
+    :func:`head_commit` does.
+    """
+    with _open(work_tree) as repo:
+        if _head(repo, work_tree) is None:
+            return []
+        where = [folder] if folder else []
+        return list(_ls_tree(repo, work_tree, "-r", "HEAD", "--", *where))
+
+
 def clean_paths(work_tree: str, git_dir: str, paths: Collection[str]) -> dict[str, bool]:
     """Whether each path (relative to the work tree) is as HEAD has it.
 
@@ -86,8 +99,11 @@ def clean_paths(work_tree: str, git_dir: str, paths: Collection[str]) -> dict[st
         verdicts: dict[str, bool] = {}
         filtered: list[str] = []
         modes: list[str] = []
+        top = os.path.realpath(work_tree)
+        # Beyond a symlink lies another file, whatever its bytes are.
+        folders = {folder: _is_real(top, folder) for folder in set(map(os.path.dirname, blobs))}
         for path, blob in blobs.items():
-            file = _Worktree(work_tree, path)
+            file = _Worktree(os.path.join(top, path), there=folders[os.path.dirname(path)])
             verdicts[path] = same = file.holds(blob)
             if not same and file.is_regular and not stat.S_ISLNK(blob.mode):
                 filtered.append(path)
@@ -114,20 +130,23 @@ def _is_plain(path: str) -> bool:
     )
 
 
+def _is_real(top: str, folder: str) -> bool:
+    """Whether no part of a folder's path is a symlink; ``top`` has none."""
+    path = os.path.normpath(os.path.join(top, folder))
+    return os.path.realpath(path) == path
+
+
 class _Worktree:
-    """One file as it is on disk.  Never follows a symlink, in the path neither."""
+    """One file as it is on disk, itself and not what a symlink leads to."""
 
     __slots__ = ("_info", "_path")
 
-    def __init__(self, work_tree: str, path: str) -> None:
-        self._path = os.path.join(work_tree, path)
-        folder = os.path.dirname(self._path)
-        top = os.path.realpath(work_tree)
+    def __init__(self, path: str, *, there: bool) -> None:
+        self._path = path
         self._info = None
-        # Beyond a symlink lies another file, whatever its bytes are.
-        if os.path.realpath(folder) == os.path.normpath(os.path.join(top, os.path.dirname(path))):
+        if there:
             with suppress(OSError):
-                self._info = os.lstat(self._path)
+                self._info = os.lstat(path)
 
     @property
     def is_regular(self) -> bool:
@@ -264,13 +283,19 @@ def _blobs(repo: git.Repo, work_tree: str, paths: list[str]) -> dict[str, _Blob]
     """The files of HEAD among the paths; not submodules and not folders."""
     found: dict[str, _Blob] = {}
     for some in _chunks(paths):
-        _, output = _run(repo, work_tree, "ls-tree", "-z", "--full-tree", "HEAD", "--", *some)
-        for row in output.split(b"\0"):
-            head, tab, path = row.partition(b"\t")
-            mode, kind, name = head.split() if tab else (b"", b"", b"")
-            if kind == b"blob":
-                found[os.fsdecode(path)] = _Blob(int(mode, 8), name.decode("ascii"))
+        found.update(_ls_tree(repo, work_tree, "HEAD", "--", *some))
     return {path: found[path] for path in paths if path in found}
+
+
+def _ls_tree(repo: git.Repo, work_tree: str, *args: str) -> dict[str, _Blob]:
+    _, output = _run(repo, work_tree, "ls-tree", "-z", "--full-tree", *args)
+    found = {}
+    for row in output.split(b"\0"):
+        head, tab, path = row.partition(b"\t")
+        mode, kind, name = head.split() if tab else (b"", b"", b"")
+        if kind == b"blob":
+            found[os.fsdecode(path)] = _Blob(int(mode, 8), name.decode("ascii"))
+    return found
 
 
 def _filtered_names(repo: git.Repo, work_tree: str, paths: list[str]) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,13 @@ from .console import Settings, finish, guarded, progress, to_stderr
 from .errors import UsageError
 from .session import Options
 
-_FLAGS = {"--json": "json", "-q": "quiet", "--quiet": "quiet", "-v": "verbose", "--verbose": "verbose"}
+_FLAGS = {
+    "--json": "json",
+    "-q": "quiet",
+    "--quiet": "quiet",
+    "-v": "verbose",
+    "--verbose": "verbose",
+}
 _VALUES = ("--python", "--root", "--bundles")
 
 

@@ -25,6 +25,7 @@ from .model import Hunk
 _DEFAULT_HEADING = re.compile(rb"[A-Za-z_$]")
 _PYTHON_HEADING = re.compile(rb"[ \t]*((?:class|(?:async[ \t]+)?def)[ \t].*)")
 _DEFINITION = re.compile(rb"(?:async[ \t]+)?(?:def|class)[ \t]+([A-Za-z_0-9]+)")
+_SWAPPED = bytes.maketrans(b"+-", b"-+")
 # More places than this are not looked at one by one: the hunk is ambiguous then anyway.
 MAX_CANDIDATES = 1000
 
@@ -63,7 +64,7 @@ def reverse(hunk: Hunk) -> Hunk:
         hunk.trailing,
         hunk.heading,
         hunk.line,
-        hunk.body,
+        hunk.signs.translate(_SWAPPED),
     )
 
 
@@ -139,9 +140,7 @@ class _Search:
         start = data.find(text)
         while start >= 0:
             end = start + len(text)
-            if (start == 0 or data[start - 1] == 10) and (
-                text[-1] == 10 or end == len(data)
-            ):
+            if (start == 0 or data[start - 1] == 10) and (text[-1] == 10 or end == len(data)):
                 line += data.count(b"\n", at, start)
                 at = start
                 if len(found) >= MAX_CANDIDATES:
@@ -172,8 +171,7 @@ def _find(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> in
             return named[0]
         shown = ", ".join(str(p + 1) for p in places[:8]) + (" …" if len(places) > 8 else "")
         raise HunkError(
-            f"the hunk fits {'more than ' if too_many else ''}{len(places)} places:"
-            f" lines {shown}",
+            f"the hunk fits {'more than ' if too_many else ''}{len(places)} places: lines {shown}",
             code="hunk-ambiguous",
             hunk=number,
             line=hunk.line,
@@ -245,9 +243,7 @@ def enclosing(lines: Sequence[bytes], place: int) -> bytes:
 # -- diagnosis ----------------------------------------------------------------------------
 
 
-def _not_found(
-    search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]
-) -> HunkError:
+def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> HunkError:
     """Why a hunk has no place: expected against found, the nearest place, a guess."""
     lines = search.lines
     if looks_applied(lines, hunks):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +98,7 @@ class Roots:
         return self._open[name]
 
     def close(self) -> None:
+        """Close those that were opened."""
         for root in self._open.values():
             root.close()
         self._open.clear()
@@ -178,14 +179,15 @@ def commit(
 def recover(own: Root, home: Home, roots: Roots) -> str | None:
     """Bring an interrupted environment to exactly the old or the new contents.
 
-    Returns ``"back"``, ``"forward"``, or None where there was nothing to do.
+    Returns ``"back"``, ``"forward"``, ``"tidied"`` (no file of the environment had
+    changed, or all was done), or None where there was nothing to do.
     """
     journal = home.read_journal()
     if journal is None:
         if not home.unfinished():
             return None
         _clean(own, home)
-        return "back"
+        return "tidied"
     if _published(own, journal["state"]):
         finish(own, home, roots, journal)
         return "forward"
@@ -213,9 +215,7 @@ def _preflight(roots: Roots, work: Work) -> None:
                 raise error
 
 
-def _stage(
-    own: Root, roots: Roots, work: Work, check: Callable[[], None]
-) -> list[dict[str, Any]]:
+def _stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> list[dict[str, Any]]:
     for folder in FOLDERS:
         own.mkdir(folder)
     own.sync_folder(NAME)
@@ -235,6 +235,7 @@ def _stage(
             where = own if staged.startswith(f"{NAME}/") else root
             where.unlink(staged)
             _put_new(own, where, root, change, staged)
+            change.data = None  # one file's contents at a time are enough
         operations.append(
             {
                 "root": change.root,
@@ -275,7 +276,10 @@ def _second_name(own: Root, root: Root, change: Change, undo: str) -> None:
         _copy(root, change.path, own, undo)
     if change.keep and change.blob:
         # Others can write through a shared inode: then its bytes are kept apart, too.
-        _put_blob(own, change.blob, root.read(change.path, follow=True))
+        data = root.read(change.path, follow=True)
+        if digest(data) != change.blob:
+            raise _changed_meanwhile(root, change.path)
+        _put_blob(own, change.blob, data)
 
 
 def _put_new(own: Root, where: Root, root: Root, change: Change, staged: str) -> None:
@@ -434,13 +438,14 @@ def _clean(own: Root, home: Home) -> None:
 
 def roll_back(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> None:
     """Undo every operation, by renames alone, so that a full disk cannot stop it."""
-    foreign: list[str] = []
     for root, path, mode, uid, gid in reversed(journal["drop"]):
         _make_folder(roots[root], path, mode, uid, gid, only_in_existing=True)
     _drop_pycs(roots, journal["modules"])
-    for operation in reversed(journal["operations"]):
-        if not _undo(own, roots, operation):
-            foreign.append(roots[operation["root"]].full(operation["path"]))
+    foreign = [
+        roots[operation["root"]].full(operation["path"])
+        for operation in reversed(journal["operations"])
+        if not _undo(own, roots, operation)
+    ]
     _drop_pycs(roots, journal["modules"])
     for root, path, name in journal["stash_pycs"]:
         stash = f"{PYCS}/{name}"
@@ -551,22 +556,24 @@ def _folder_status(root: Root, path: str) -> os.stat_result | None:
     return root.lstat(folder) if folder else os.stat(root.path)
 
 
-def pycs_of(root: Root, path: str) -> list[str]:
-    """The byte-code files of a module, of every interpreter and optimisation level."""
-    folder, _, name = path.rpartition("/")
-    cache = f"{folder}/__pycache__" if folder else "__pycache__"
-    stem = name.removesuffix("py")
-    return [
-        f"{cache}/{entry}"
-        for entry in root.names(cache)
-        if entry.startswith(stem) and entry.endswith(".pyc")
-    ]
-
-
-def _drop_pycs(roots: Roots, modules: Sequence[Sequence[str]]) -> None:
+def pycs_of(roots: Roots, modules: Iterable[Sequence[str]]) -> Iterator[tuple[str, str, str]]:
+    """(root, module, byte-code file) of modules given as (root, path), for every
+    interpreter and optimisation level; each ``__pycache__`` is listed once."""
+    stems: dict[tuple[str, str], dict[str, str]] = {}
     for root, path in modules:
-        for name in pycs_of(roots[root], path):
-            roots[root].unlink(name)
+        folder, _, name = path.rpartition("/")
+        cache = f"{folder}/__pycache__" if folder else "__pycache__"
+        stems.setdefault((root, cache), {})[name.removesuffix(".py")] = path
+    for (root, cache), wanted in stems.items():
+        for entry in roots[root].names(cache):
+            module = wanted.get(entry.split(".", 1)[0])
+            if module is not None and entry.endswith(".pyc"):
+                yield root, module, f"{cache}/{entry}"
+
+
+def _drop_pycs(roots: Roots, modules: Iterable[Sequence[str]]) -> None:
+    for root, _, path in pycs_of(roots, modules):
+        roots[root].unlink(path)
 
 
 def _sync_targets(roots: Roots, journal: dict[str, Any]) -> None:
@@ -583,4 +590,3 @@ def _changed_meanwhile(root: Root, path: str) -> DriftError:
         file=path,
         hint="see who edits it, then try again",
     )
-

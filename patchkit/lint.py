@@ -160,7 +160,7 @@ def diffstat(data: bytes, *, parse: Parse | None = None) -> list[tuple[str, int,
         if other is not None:
             counts = other.added, other.removed
         else:
-            signs = [line[:1] for hunk in file.hunks for line in hunk.body]
+            signs = b"".join(hunk.signs for hunk in file.hunks)
             counts = signs.count(b"+"), signs.count(b"-")
         found.append((_bare(file.path, file), *counts))
     return found
@@ -411,7 +411,8 @@ def _lint_line_ends(file: str, data: bytes, patch: Patch) -> Iterator[Problem]:
             continue
         places: dict[bool, list[int]] = {True: [], False: []}
         for hunk in part.hunks:
-            for number, line in enumerate(hunk.body, hunk.line + 1):
+            body = lines[hunk.line : hunk.line + len(hunk.signs)]
+            for number, line in enumerate(body, hunk.line + 1):
                 if line[:1] != b"\\":
                     places[b"\r" in line].append(number)
         if places[True] and places[False]:
@@ -648,7 +649,8 @@ def _is_unidiffs_kind(lines: Sequence[bytes], patch: Patch) -> bool:
         if part.git and not part.hunks and not after.git:
             return False
     # A "no newline" mark in another language is not seen behind the last line.
-    lasts = [hunk.body[-1] for part in patch.files for hunk in part.hunks]
+    ends = (hunk.line + len(hunk.signs) for part in patch.files for hunk in part.hunks)
+    lasts = [line for end in ends for line in lines[end - 1 : end]]
     return not any(last[:1] == b"\\" and not _READ.match(last) for last in lasts)
 
 
@@ -663,7 +665,7 @@ def _regions(lines: Sequence[bytes], patch: Patch) -> tuple[list[list[bytes]], l
         end = start + 1
         if part.hunks:
             end = part.hunks[0].line - 1
-            at = part.hunks[-1].line + len(part.hunks[-1].body)
+            at = part.hunks[-1].line + len(part.hunks[-1].signs)
         else:
             while end < len(lines) and _EXTENDED.match(lines[end]):
                 end += 1

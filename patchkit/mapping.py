@@ -21,10 +21,64 @@ from .model import FilePatch
 
 # What upstream repositories hold beside the package and no wheel does.
 _OUTSIDE = frozenset(
-    ["test", "tests", "doc", "docs", "benchmark", "benchmarks", "bench", "example", "examples", "script", "scripts", "docker", "assets", "tools", "ci", ".github", ".gitlab", ".devcontainer", ".circleci", "3rdparty", "third_party", "sgl-kernel", "sgl-router", "sgl-model-gateway", "sgl-pdlb", "rust", "proto", "csrc", "include", "cmake", "requirements", "licenses", "profiler", "cuda_archive", "build_tools"]
+    [
+        "test",
+        "tests",
+        "doc",
+        "docs",
+        "benchmark",
+        "benchmarks",
+        "bench",
+        "example",
+        "examples",
+        "script",
+        "scripts",
+        "docker",
+        "assets",
+        "tools",
+        "ci",
+        ".github",
+        ".gitlab",
+        ".devcontainer",
+        ".circleci",
+        "3rdparty",
+        "third_party",
+        "sgl-kernel",
+        "sgl-router",
+        "sgl-model-gateway",
+        "sgl-pdlb",
+        "rust",
+        "proto",
+        "csrc",
+        "include",
+        "cmake",
+        "requirements",
+        "licenses",
+        "profiler",
+        "cuda_archive",
+        "build_tools",
+    ]
 )
 _OUTSIDE_NAMES = frozenset(
-    ["pyproject.toml", "setup.py", "setup.cfg", "MANIFEST.in", "CMakeLists.txt", "Makefile", "Dockerfile", "LICENSE", "NOTICE", "CODEOWNERS", "version.txt", "requirements.txt", "tox.ini", "conftest.py", "custom_backend.py", "build_backend.py", "build_utils.py"]
+    [
+        "pyproject.toml",
+        "setup.py",
+        "setup.cfg",
+        "MANIFEST.in",
+        "CMakeLists.txt",
+        "Makefile",
+        "Dockerfile",
+        "LICENSE",
+        "NOTICE",
+        "CODEOWNERS",
+        "version.txt",
+        "requirements.txt",
+        "tox.ini",
+        "conftest.py",
+        "custom_backend.py",
+        "build_backend.py",
+        "build_utils.py",
+    ]
 )
 _OUTSIDE_ENDS = (".md", ".rst", ".yml", ".yaml", ".lock", ".gitignore", ".cfg", ".ini")
 
@@ -39,6 +93,7 @@ class Mapped:
 
     @property
     def path(self) -> str:
+        """The path it is known by: the new one, or the old one of a deleted file."""
         path = self.new if self.new is not None else self.old
         assert path is not None
         return path
@@ -80,9 +135,11 @@ class Known:
         return self._folders
 
     def has(self, path: str) -> bool:
+        """Whether the distribution holds this file."""
         return path in self.paths
 
     def has_folder(self, folder: str) -> bool:
+        """Whether some file lies below this folder."""
         return folder in self.folders
 
     def named(self, names: set[str]) -> list[str]:
@@ -90,11 +147,13 @@ class Known:
         return [path for path in self.paths if path.rpartition("/")[2] in names]
 
     def add(self, path: str) -> None:
+        """A patch makes this file."""
         self.paths.add(path)
         if self._folders is not None:
             self._note(path, self._folders)
 
     def discard(self, path: str) -> None:
+        """A patch removes this file."""
         self.paths.discard(path)
 
     @staticmethod
@@ -138,14 +197,11 @@ def strip_path(path: str, count: int) -> str | None:
     return "/".join(rest) if rest and rest[0] else None
 
 
-def map_patch(files: Sequence[FilePatch], known: Known, *, strip: int | None = None) -> Mapping:
+def map_patch(files: Sequence[FilePatch], known: Known) -> Mapping:
     """Map every file of a patch onto the distribution's paths.
 
-    With ``strip`` that level holds for all, without any prefix.  Raises :class:`Refused`
-    with the candidates where more than one mapping fits, or none.
+    Raises :class:`Refused` with the candidates where more than one mapping fits, or none.
     """
-    if strip is not None:
-        return _map_stripped(files, strip)
     groups: dict[str, list[FilePatch]] = defaultdict(list)
     for file in files:
         groups[_form(file)].append(file)
@@ -190,7 +246,8 @@ def map_patch(files: Sequence[FilePatch], known: Known, *, strip: int | None = N
     return Mapping(tuple(mapped), tuple(outside), forms)
 
 
-def _map_stripped(files: Sequence[FilePatch], strip: int) -> Mapping:
+def map_stripped(files: Sequence[FilePatch], strip: int) -> Mapping:
+    """Drop ``strip`` parts of every path; raises :class:`Refused` where nothing is left."""
     mapped = []
     for file in files:
         old, new = (_place(path, strip, "") for path in (file.old_path, file.new_path))
@@ -320,7 +377,5 @@ def _left_out(file: FilePatch) -> bool:
         parts = parts[1:]
     name = parts[-1]
     if len(parts) == 1:
-        return (
-            name in _OUTSIDE_NAMES or name.endswith(_OUTSIDE_ENDS) or name.startswith(".")
-        )
+        return name in _OUTSIDE_NAMES or name.endswith(_OUTSIDE_ENDS) or name.startswith(".")
     return parts[0] in _OUTSIDE or parts[0].startswith(".")

@@ -45,7 +45,23 @@ class Hunk:
     trailing: int
     heading: bytes
     line: int
-    body: tuple[bytes, ...]
+    signs: bytes
+
+    @property
+    def body(self) -> tuple[bytes, ...]:
+        """The lines of the body as they stand in the patch; made anew at each call, since
+        keeping them would double what a large patch takes."""
+        old, new = iter(self.old), iter(self.new)
+        lines: list[bytes] = []
+        for sign in self.signs:
+            if sign == 92:
+                lines.append(b"\\ No newline at end of file\n")
+                continue
+            text = next(old) if sign != 43 else b""
+            text = next(new) if sign != 45 else text
+            prefix = b"" if sign in (10, 13) else bytes((sign,))
+            lines.append(prefix + (text if text[-1:] == b"\n" else text + b"\n"))
+        return tuple(lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+from itertools import compress
 from os import fsdecode
 
 from .errors import PatchSyntaxError
 from .model import BinaryHunk, ChangeKind, FilePatch, Hunk, Patch
 
-_HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@(.*)", re.S)
+_HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@(.*)", re.DOTALL)
 _EPOCH = re.compile(
     rb"(?:1970-01-01|1969-12-31|Thu Jan +1|Wed Dec 31)[ T]+(\d\d):(\d\d):00(?:\.0+)?"
     rb"(?: +1970| +1969)?(?: *([+-])(\d\d):?(\d\d))?\s*\Z"
@@ -27,6 +28,8 @@ _ESCAPES = {
     ord("a"): 7, ord("b"): 8, ord("t"): 9, ord("n"): 10, ord("v"): 11, ord("f"): 12,
     ord("r"): 13, ord('"'): 34, ord("\\"): 92,
 }  # fmt: skip
+_IN_OLD = bytes(0 if sign in b"+\\" else 1 for sign in range(256))
+_IN_NEW = bytes(0 if sign in b"-\\" else 1 for sign in range(256))
 _EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 _MODES = {0o100644, 0o100755, 0o100664, 0o120000}
 _EXTENDED = (
@@ -404,18 +407,48 @@ class _Reader:
         match = _HUNK.match(lines[start])
         if not match:
             raise PatchSyntaxError(
-                "a hunk header that is not understood", line=start + 1,
+                "a hunk header that is not understood",
+                line=start + 1,
                 detail=(f"  {_show(lines[start])}",),
-            )  # fmt: skip
+            )
         old_start, new_start = int(match[1]), int(match[3])
-        old_left = 1 if match[2] is None else int(match[2])
-        new_left = 1 if match[4] is None else int(match[4])
-        old: list[bytes] = []
-        new: list[bytes] = []
-        place = start + 1
+        place = self._body_end(
+            start + 1,
+            1 if match[2] is None else int(match[2]),
+            1 if match[4] is None else int(match[4]),
+        )
+        body = lines[start + 1 : place]
+        signs = bytes([line[0] for line in body])
+        # A blank context line may have lost its space (13 % of real patches).
+        texts = [line[1:] if line[0] > 13 else line for line in body]
+        if 92 in signs:
+            self._cut_newlines(texts, signs, start)
+        old = tuple(compress(texts, signs.translate(_IN_OLD)))
+        new = tuple(compress(texts, signs.translate(_IN_NEW)))
+        plain = signs.replace(b"\\", b"")
+        leading = len(plain) - len(plain.lstrip(b" \n\r"))
+        trailing = len(plain) - len(plain.rstrip(b" \n\r"))
+        if leading == len(plain):
+            raise PatchSyntaxError("a hunk that changes nothing", line=start + 1)
+        if (old and old_start == 0) or (new and new_start == 0):
+            raise PatchSyntaxError("a hunk with lines that begins at line 0", line=start + 1)
+        if place == len(lines) and lines[-1][-1:] != b"\n" and lines[-1][:1] != b"\\":
+            # The last line of the file lost its own line end; git and GNU patch take it
+            # for a line with one, a cut inside the line looks the same.
+            raise PatchSyntaxError(
+                "the patch ends inside its last line: it has no line end",
+                line=len(lines),
+                hint="it is cut off, or an editor took the last line end away",
+            )
+        self.at = place
+        heading = match[5].strip()
+        return Hunk(old_start, new_start, old, new, leading, trailing, heading, start + 1, signs)
+
+    def _body_end(self, place: int, old_left: int, new_left: int) -> int:
+        """The line behind a hunk's last one, found by its counts alone."""
+        lines = self.lines
+        start = place - 1
         count = len(lines)
-        leading = trailing = 0
-        changed = False
         while old_left > 0 or new_left > 0:
             if place >= count:
                 raise PatchSyntaxError(
@@ -426,35 +459,14 @@ class _Reader:
                 )
             line = lines[place]
             sign = line[0]
-            if sign == 32:
-                text = line[1:]
-                old.append(text)
-                new.append(text)
+            if sign == 32 or sign == 10 or line == b"\r\n":
                 old_left -= 1
                 new_left -= 1
-                trailing += 1
             elif sign == 43:
-                new.append(line[1:])
                 new_left -= 1
-                if not changed:
-                    changed, leading = True, trailing
-                trailing = 0
             elif sign == 45:
-                old.append(line[1:])
                 old_left -= 1
-                if not changed:
-                    changed, leading = True, trailing
-                trailing = 0
-            elif sign == 92:
-                self._no_newline(lines[place - 1], old, new, place, start)
-            elif sign == 10 or line == b"\r\n":
-                # A blank context line whose space an editor ate (13 % of real patches).
-                old.append(line)
-                new.append(line)
-                old_left -= 1
-                new_left -= 1
-                trailing += 1
-            else:
+            elif sign != 92:
                 raise PatchSyntaxError(
                     f"a line inside a hunk that begins with none of ' ', '+', '-': {old_left}"
                     f" old and {new_left} new lines are still missing",
@@ -464,54 +476,35 @@ class _Reader:
                 )
             if old_left < 0 or new_left < 0:
                 raise PatchSyntaxError(
-                    "a hunk with more lines than its header counts", line=place + 1,
+                    "a hunk with more lines than its header counts",
+                    line=place + 1,
                     detail=(f"  {_show(line)}",),
-                )  # fmt: skip
+                )
             place += 1
         if place < count and lines[place][:1] == b"\\":
-            self._no_newline(lines[place - 1], old, new, place, start)
             place += 1
-        for side in (old, new):
-            for number, text in enumerate(side[:-1]):
-                if text[-1:] != b"\n":
-                    raise PatchSyntaxError(
-                        "a 'no newline' mark before the last line of its side",
-                        line=start + 1 + number,
-                    )
-        if not changed:
-            raise PatchSyntaxError("a hunk that changes nothing", line=start + 1)
-        if (old and old_start == 0) or (new and new_start == 0):
-            raise PatchSyntaxError("a hunk with lines that begins at line 0", line=start + 1)
-        if place == count and lines[-1][-1:] != b"\n" and lines[-1][:1] != b"\\":
-            # The last line of the file lost its own line end; git and GNU patch take it
-            # for a line with one, a cut inside the line looks the same.
-            raise PatchSyntaxError(
-                "the patch ends inside its last line: it has no line end",
-                line=count,
-                hint="it is cut off, or an editor took the last line end away",
-            )
-        self.at = place
-        return Hunk(
-            old_start,
-            new_start,
-            tuple(old),
-            tuple(new),
-            leading,
-            trailing,
-            match[5].strip(),
-            start + 1,
-            tuple(lines[start + 1 : place]),
-        )
+        return place
 
-    def _no_newline(
-        self, before: bytes, old: list[bytes], new: list[bytes], place: int, start: int
-    ) -> None:
-        if place == start + 1 or before[:1] == b"\\":
-            raise PatchSyntaxError("a 'no newline' mark with no line before it", line=place + 1)
-        sign = before[:1]
-        for side, signs in ((old, b"- \n\r"), (new, b"+ \n\r")):
-            if sign in signs and side and side[-1].endswith(b"\n"):
-                side[-1] = side[-1][:-1]
+    def _cut_newlines(self, texts: list[bytes], signs: bytes, start: int) -> None:
+        """Take the line end off each line before a "no newline" mark, which git writes in
+        the user's language: what counts is the backslash."""
+        for number, sign in enumerate(signs):
+            if sign != 92:
+                continue
+            if number == 0 or signs[number - 1] == 92:
+                raise PatchSyntaxError(
+                    "a 'no newline' mark with no line before it", line=start + 2 + number
+                )
+            before = signs[number - 1]
+            rest = signs[number + 1 :]
+            if (before != 43 and rest.translate(None, b"+\\")) or (
+                before != 45 and rest.translate(None, b"-\\")
+            ):
+                raise PatchSyntaxError(
+                    "a 'no newline' mark before the last line of its side",
+                    line=start + 2 + number,
+                )
+            texts[number - 1] = texts[number - 1][:-1]
 
     # -- binary ---------------------------------------------------------------------
 

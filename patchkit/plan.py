@@ -7,13 +7,14 @@ for pristine contents through the function it is given, each path at most once.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .errors import HunkError, PatchkitError, Refused
 from .hunks import Placement, apply_hunks, reverse, split
 from .mapping import Mapped
-from .model import BinaryHunk, FilePatch, FileState
+from .model import BinaryHunk, FileKind, FilePatch, FileState
 
 Key = tuple[str, str]  # (root, path inside it)
 
@@ -40,14 +41,24 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
+class Content:
+    """What a path should hold, with its SHA-256; ``same`` says that it is the pristine
+    contents, whose bytes are then not kept."""
+
+    kind: FileKind
+    mode: int
+    sha256: str
+    data: bytes | None
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
-    """The contents of every path that a patch touches, and how they came about.
+    """The contents of every path that a patch touches (None: absent), and how they came
+    about.  ``created`` holds the paths that were absent before the first patch."""
 
-    ``pristine`` holds the contents before the first patch, None for an absent file.
-    """
-
-    pristine: dict[Key, FileState | None]
-    contents: dict[Key, FileState | None]
+    contents: dict[Key, Content | None]
+    created: frozenset[Key]
     applied: tuple[Applied, ...]
 
 
@@ -74,40 +85,68 @@ class _File:
             self.data = b"".join(self.lines)
         return self.data
 
+    def settle(self) -> None:
+        """No patch is to come: lines take three times the room of the bytes."""
+        self.bytes()
+        self.lines = None
+
     def state(self) -> FileState:
         return FileState(self.kind, self.mode, self.bytes())
 
 
-def materialise(
-    steps: Sequence[Step], pristine: Callable[[Key], FileState | None]
-) -> Wanted:
+def materialise(steps: Sequence[Step], pristine: Callable[[Key], FileState | None]) -> Wanted:
     """Apply the patches in order.  Raises :class:`Refused` (mostly :class:`HunkError`)
     with bundle, patch, file and hunk; nothing is kept then."""
-    series = _Series(pristine)
+    series = _Series(steps, pristine)
     for step in steps:
         try:
             series.apply(step)
         except PatchkitError as error:
             raise error.at(bundle=step.bundle, patch=step.patch) from None
-    contents = {
-        key: None if file is None else file.state() for key, file in series.files.items()
-    }
-    return Wanted(series.pristine, contents, tuple(series.applied))
+    created = frozenset(key for key, fact in series.pristine.items() if fact is None)
+    return Wanted(series.contents(), created, tuple(series.applied))
 
 
 class _Series:
-    def __init__(self, pristine: Callable[[Key], FileState | None]) -> None:
+    def __init__(self, steps: Sequence[Step], pristine: Callable[[Key], FileState | None]) -> None:
         self._read = pristine
-        self.pristine: dict[Key, FileState | None] = {}
+        self._left = Counter(
+            (step.root, path)
+            for step in steps
+            for mapped in step.files
+            for path in {mapped.old, mapped.new} - {None}
+        )
+        self.pristine: dict[Key, tuple[FileKind, int, str] | None] = {}
         self.files: dict[Key, _File | None] = {}
         self.applied: list[Applied] = []
 
     def _now(self, key: Key) -> _File | None:
         if key not in self.files:
             state = self._read(key)
-            self.pristine[key] = state
+            # The bytes are not kept: what is compared at the end is their digest.
+            self.pristine[key] = (
+                None if state is None else (state.kind, state.mode, _sha256(state.data))
+            )
             self.files[key] = None if state is None else _File(state)
         return self.files[key]
+
+    def contents(self) -> dict[Key, Content | None]:
+        out: dict[Key, Content | None] = {}
+        for key, file in self.files.items():
+            if file is None:
+                out[key] = None
+                continue
+            data = file.bytes()
+            sha256 = _sha256(data)
+            same = self.pristine[key] == (file.kind, file.mode, sha256)
+            out[key] = Content(file.kind, file.mode, sha256, None if same else data, same)
+        return out
+
+    def _settle(self, key: Key) -> None:
+        self._left[key] -= 1
+        file = self.files.get(key)
+        if file is not None and self._left[key] <= 0:
+            file.settle()
 
     def apply(self, step: Step) -> None:
         """One patch file.  Sources of renames and copies are read as they were before it
@@ -130,6 +169,9 @@ class _Series:
                 if error.line is None:
                     error.line = mapped.patch.line
                 raise error.at(file=mapped.path) from None
+            for path in {mapped.old, mapped.new} - {None}:
+                assert path is not None
+                self._settle((step.root, path))
 
     def _apply_file(
         self,
@@ -192,7 +234,9 @@ class _Series:
             self.files[(root, mapped.new)] = file
             written.add(mapped.new)
         self.applied.append(
-            Applied(step.bundle, step.patch, (root, mapped.path), _CHANGES[patch.change], placements)
+            Applied(
+                step.bundle, step.patch, (root, mapped.path), _CHANGES[patch.change], placements
+            )
         )
 
     def _must_be_free(self, root: str, path: str, going: set[str], written: set[str]) -> None:
@@ -258,6 +302,10 @@ def _apply_binary(data: bytes, patch: FilePatch) -> bytes:
     if expected is None and _blob_id(result) != patch.new_blob:
         raise Refused("the binary patch does not give the file that it announces", code="binary")
     return result
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _blob_id(data: bytes) -> str:

@@ -18,8 +18,8 @@ from .errors import Refused
 from .fsio import digest
 from .journal import Change, Roots, Work, pycs_of, stash_name
 from .manifest import profile_for, version_matches
-from .model import Assertion, FileState
-from .plan import Key, Wanted, materialise
+from .model import Assertion
+from .plan import Content, Key, Wanted, materialise
 from .series import Chosen, Series, build, root_name
 from .snapshot import Seen, Snapshot
 from .state import (
@@ -34,6 +34,8 @@ from .state import (
     VariantEntry,
     same,
 )
+
+Contents = dict[Key, "Content | None"]
 
 
 @dataclass(slots=True)
@@ -73,9 +75,7 @@ def compute(
         roots.close()
 
 
-def _add_recorded_owners(
-    env: Environment, state: State, owners: dict[Key, Distribution]
-) -> None:
+def _add_recorded_owners(env: Environment, state: State, owners: dict[Key, Distribution]) -> None:
     found: dict[str, Distribution | None] = {}
     for entry in state["files"]:
         name = entry["owner"]
@@ -115,7 +115,7 @@ class _Computation:
     def run(self, environ: Mapping[str, str]) -> Planned:
         self.snapshot.prefetch(self.owners)
         wanted = materialise(self.series.steps, self.snapshot.pristine)
-        contents = dict(wanted.contents)
+        contents: Contents = dict(wanted.contents)
         old = {} if self.state is None else self._old_entries(self.state)
         for key in old:
             if key not in contents and old[key]["role"] != "record":
@@ -150,9 +150,7 @@ class _Computation:
             files=self._file_reports(wanted),
             fingerprint=fingerprint,
             notes=self.notes,
-            left_out=[
-                {"bundle": b, "patch": p, "file": f} for b, p, f in self.series.left_out
-            ],
+            left_out=[{"bundle": b, "patch": p, "file": f} for b, p, f in self.series.left_out],
             mapping=[
                 {"bundle": b, "patch": p, "form": f.example, "strip": f.strip, "prefix": f.prefix}
                 for b, p, f in self.series.forms
@@ -165,13 +163,11 @@ class _Computation:
     def _old_entries(self, state: State) -> dict[Key, FileEntry]:
         return {(state["roots"][e["root"]], e["path"]): e for e in state["files"]}
 
-    def _pristine_marker(self, key: Key) -> FileState | None:
+    def _pristine_marker(self, key: Key) -> Content | None:
         """A file that no patch touches any more is wanted as it was: no bytes needed."""
         return None if self.snapshot.see(key).before is None else _AS_BEFORE
 
-    def _records(
-        self, wanted: Wanted, old: dict[Key, FileEntry]
-    ) -> dict[Key, FileState | None]:
+    def _records(self, wanted: Wanted, old: dict[Key, FileEntry]) -> Contents:
         """RECORD of each wheel that gains files: with rows for them, so that an uninstall
         takes them along; and the pristine RECORD of one that gains none any more."""
         rows: dict[Key, list[tuple[str, str, int]]] = {}
@@ -179,24 +175,20 @@ class _Computation:
             dist = self.owners.get(key)
             if dist is None or dist.kind != "wheel" or not dist.dist_info:
                 continue
-            if content is None or wanted.pristine.get(key) is not None:
+            if content is None or content.data is None or key not in wanted.created:
                 continue
             record = (key[0], f"{os.path.basename(dist.dist_info)}/RECORD")
             self.owners[record] = dist
-            rows.setdefault(record, []).append(
-                (key[1], digest(content.data), len(content.data))
-            )
-        out: dict[Key, FileState | None] = {
-            key: _AS_BEFORE for key, entry in old.items() if entry["role"] == "record"
-        }
+            rows.setdefault(record, []).append((key[1], content.sha256, len(content.data)))
+        out: Contents = {key: _AS_BEFORE for key, entry in old.items() if entry["role"] == "record"}
         for key, added in rows.items():
             pristine = self.snapshot.pristine(key)
             if pristine is not None:
                 data = Record.add_rows(pristine.data, sorted(added))
-                out[key] = FileState("file", pristine.mode, data)
+                out[key] = Content("file", pristine.mode, digest(data), data, same=False)
         return out
 
-    def _compare(self, key: Key, content: FileState | None, *, record: bool) -> None:
+    def _compare(self, key: Key, content: Content | None, *, record: bool) -> None:
         seen = self.snapshot.see(key)
         new, data = self._target(seen, content)
         change: Change | None = None
@@ -205,9 +197,8 @@ class _Computation:
             keep, blob = seen.entry["stash"], seen.entry["blob"]
         elif seen.before is not None:
             keep = stash_name(seen.before["sha256"], *key)
-            if seen.shared and seen.view is not None and not same(new, seen.now):
-                blob = digest(seen.view.data)
-                self.work.blobs[blob] = seen.view.data
+            if seen.shared and seen.sha256 is not None and not same(new, seen.now):
+                blob = seen.sha256
         if not same(seen.now, new):
             restored = data is None and new is not None
             change = Change(
@@ -237,18 +228,16 @@ class _Computation:
                 )
             )
 
-    def _target(
-        self, seen: Seen, content: FileState | None
-    ) -> tuple[Ident | None, bytes | None]:
+    def _target(self, seen: Seen, content: Content | None) -> tuple[Ident | None, bytes | None]:
         """The wanted identity and bytes; no bytes where the pristine file comes back."""
         if content is None:
             return None, None
-        if content is _AS_BEFORE or content == seen.view:
+        if content.same:
             return seen.before, None
-        link = os.fsdecode(content.data) if content.kind == "symlink" else None
-        new = Ident(
-            kind=content.kind, mode=content.mode, sha256=digest(content.data), link=link
-        )
+        link = None
+        if content.kind == "symlink" and content.data is not None:
+            link = os.fsdecode(content.data)
+        new = Ident(kind=content.kind, mode=content.mode, sha256=content.sha256, link=link)
         return new, content.data
 
     def _root(self, name: str) -> int:
@@ -258,7 +247,7 @@ class _Computation:
 
     # -- folders and byte-code ------------------------------------------------------
 
-    def _folders(self, contents: Mapping[Key, FileState | None]) -> list[list[Any]]:
+    def _folders(self, contents: Contents) -> list[list[Any]]:
         """Folders to make and to remove, and what the record says of them afterwards."""
         recorded: dict[tuple[str, str], list[Any]] = {}
         if self.state is not None:
@@ -303,9 +292,7 @@ class _Computation:
         self.work.make.sort(key=lambda item: (item[1].count("/"), item))
         return kept
 
-    def _make_above(
-        self, root: str, path: str, recorded: dict[tuple[str, str], list[Any]]
-    ) -> None:
+    def _make_above(self, root: str, path: str, recorded: dict[tuple[str, str], list[Any]]) -> None:
         folder = _upper(path)
         if (root, folder) in self.made:
             return
@@ -344,27 +331,43 @@ class _Computation:
         if self.state is not None:
             for root, path, name in self.state["pycs"]:
                 kept.setdefault((root, _source_of(path)), []).append([root, path, name])
+        fresh: list[tuple[str, str]] = []
         for change in self.work.changes:
             if not change.path.endswith(".py"):
                 continue
             key = (change.root, change.path)
             self.work.modules.append(key)
             if change.keep is not None:
-                found = pycs_of(self.roots[change.root], change.path)
+                fresh.append(key)
+                kept[key] = []
                 legacy = f"{change.path}c"
                 if change.new is None and self.roots[change.root].lstat(legacy) is not None:
-                    found.append(legacy)
-                kept[key] = []
-                for path in found:
-                    name = digest(f"{change.root}\0{path}".encode("utf-8", "surrogateescape"))[:24]
-                    kept[key].append([change.root, path, name])
-                    self.work.stash_pycs.append((change.root, path, name))
+                    self._stash_pyc(kept[key], change.root, legacy)
             elif change.restore is not None:
                 self.work.restore_pycs += [
                     (root, path, name) for root, path, name in kept.pop(key, [])
                 ]
+        self._make_cache_folders()
+        for root, module, path in pycs_of(self.roots, fresh):
+            self._stash_pyc(kept[(root, module)], root, path)
         live = {(self.root_names[e["root"]], e["path"]) for e in self.entries}
         return sorted(item for key, items in kept.items() if key in live for item in items)
+
+    def _make_cache_folders(self) -> None:
+        """Byte-code that is put back needs its folder, which may have been removed."""
+        known = {(item[0], item[1]): item for item in (self.state or {"folders": []})["folders"]}
+        for root, path, _ in self.work.restore_pycs:
+            folder = _upper(path)
+            item = known.get((root, folder))
+            if item is not None and item[2] == "gone" and (root, folder) not in self.made:
+                self.made.add((root, folder))
+                if self.roots[root].lstat(folder) is None:
+                    self.work.make.append((root, folder, item[3], item[4], item[5]))
+
+    def _stash_pyc(self, kept: list[list[Any]], root: str, path: str) -> None:
+        name = digest(f"{root}\0{path}".encode("utf-8", "surrogateescape"))[:24]
+        kept.append([root, path, name])
+        self.work.stash_pycs.append((root, path, name))
 
     def _caches(self, environ: Mapping[str, str], fingerprint: str | None) -> None:
         """JIT outputs of every bundle that comes, goes or changes."""
@@ -388,7 +391,7 @@ class _Computation:
 
     # -- assertions -----------------------------------------------------------------
 
-    def _assertions(self, contents: Mapping[Key, FileState | None]) -> list[AssertEntry]:
+    def _assertions(self, contents: Contents) -> list[AssertEntry]:
         """Every assertion of the set, judged on the wanted contents."""
         out: list[AssertEntry] = []
         for item in self.chosen:
@@ -399,7 +402,7 @@ class _Computation:
         return out
 
     def _assertion(
-        self, item: Chosen, assertion: Assertion, contents: Mapping[Key, FileState | None]
+        self, item: Chosen, assertion: Assertion, contents: Contents
     ) -> AssertEntry | None:
         from .assertions import evaluate
 
@@ -427,14 +430,18 @@ class _Computation:
         data = read(assertion.file)
         finding = evaluate(assertion, data, read)
         if not finding.ok:
+            what = assertion.message or "an assertion would not hold"
+            hint = "what the patch is for is not reached in this release"
+            if not any(part.patches for part in item.parts):
+                hint = "the setting does not fit the installed release"
             raise Refused(
-                f"{assertion.key} would not hold in {assertion.file}: {finding.message}"
-                + (f" ({assertion.message})" if assertion.message else ""),
+                f"{what} ({assertion.key} on {assertion.file}: {finding.message})",
                 code="assertion-failed",
                 bundle=item.bundle.name,
                 file=assertion.file,
                 line=finding.line,
-                hint="the patch does not open what it is for in this release; nothing was changed",
+                hint=f"{hint}; nothing was changed",
+                data={"assertion": assertion.key},
             )
         reads = {path: None if b is None else digest(b) for path, b in read_bytes.items()}
         for path in finding.reads:
@@ -447,14 +454,15 @@ class _Computation:
             reads=reads,
         )
 
-    def _wanted_bytes(
-        self, key: Key, contents: Mapping[Key, FileState | None]
-    ) -> bytes | None:
+    def _wanted_bytes(self, key: Key, contents: Contents) -> bytes | None:
         if key in contents:
             content = contents[key]
-            if content is _AS_BEFORE:
-                content = self.snapshot.pristine(key)
-            return None if content is None else content.data
+            if content is None:
+                return None
+            if content.data is not None:
+                return content.data
+            pristine = self.snapshot.pristine(key)
+            return None if pristine is None else pristine.data
         root = self.roots[key[0]]
         try:
             return root.read(key[1], follow=True)
@@ -512,7 +520,7 @@ class _Computation:
                     key[1],
                     None
                     if content is None
-                    else [digest(content.data), content.kind, bool(content.mode & 0o100)],
+                    else [content.sha256, content.kind, bool(content.mode & 0o100)],
                 ]
                 for key, content in wanted.contents.items()
             ),
@@ -585,7 +593,7 @@ class _Computation:
         return out
 
 
-_AS_BEFORE = FileState("file", -1, b"")
+_AS_BEFORE = Content("file", 0, "", None, same=True)
 
 
 def _change_word(change: Change, kind: str | None) -> str:
@@ -640,4 +648,3 @@ def _source_of(path: str) -> str:
     stem = name.split(".", 1)[0]
     above = _upper(folder)
     return f"{above}/{stem}.py" if above else f"{stem}.py"
-

@@ -97,8 +97,7 @@ def _change(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
         note = ""
         if hunks and verbose:
             note = "  " + ", ".join(
-                f"line {h['line']}" + (f" ({h['offset']:+d})" if h["offset"] else "")
-                for h in hunks
+                f"line {h['line']}" + (f" ({h['offset']:+d})" if h["offset"] else "") for h in hunks
             )
         elif moved:
             note = "  offset " + ", ".join(f"{h['offset']:+d}" for h in moved)
@@ -114,7 +113,6 @@ def _change(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
     lines += [
         _printable(f"{'left out':9} {item['file']} (in no wheel)")
         for item in data.get("left_out", [])
-        if verbose
     ]
     lines += [f"{'set aside':9} {path}" for path in data.get("caches", [])]
     return lines
@@ -149,6 +147,7 @@ def _recover(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
         None: "nothing was interrupted",
         "back": "the interrupted command was undone: everything is as before it",
         "forward": "the interrupted command was finished",
+        "tidied": "an interrupted command left files that waited; they were removed",
     }
     return [words[data["recovered"]]]
 
@@ -253,7 +252,7 @@ def _show(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
             within = f" in {item['within']}" if item["within"] else ""
             lines.append(f"  {item['kind']:9} {item['file']}{within}")
             if item["message"]:
-                lines.append(f"            fails when {item['message']}")
+                lines.append(f"            or else {item['message']}")
     profile = bundle["profile"]
     if profile["env"]:
         pairs = " ".join(f"{k}={v}" for k, v in sorted(profile["env"].items()))
@@ -273,8 +272,10 @@ def _patch_lines(patches: list[dict[str, Any]]) -> list[str]:
             value = patch["header"].get(key)
             if value:
                 lines.append(_printable(f"               {key}: {value.splitlines()[0]}"))
-        for file in patch["files"]:
-            lines.append(f"               {file['path']} +{file['added']} -{file['removed']}")
+        lines += [
+            f"               {file['path']} +{file['added']} -{file['removed']}"
+            for file in patch["files"]
+        ]
     return lines
 
 
@@ -312,9 +313,9 @@ def _lint(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
 def _printable(line: str) -> str:
     """Terminal escapes and line ends in names are shown, not obeyed.  Colours that this
     module put in stay."""
-    return "".join(
-        c if c.isprintable() or c in "\t\x1b" else repr(c)[1:-1] for c in line
-    ).replace("\x1b", "\x1b" if "\x1b[" in line else "\\x1b")
+    return "".join(c if c.isprintable() or c in "\t\x1b" else repr(c)[1:-1] for c in line).replace(
+        "\x1b", "\x1b" if "\x1b[" in line else "\\x1b"
+    )
 
 
 _RENDERERS: dict[str, Callable[[dict[str, Any], Style, bool], list[str]]] = {

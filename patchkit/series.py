@@ -24,7 +24,7 @@ from .environment import (
 )
 from .errors import PatchkitError, Refused
 from .manifest import parse_manifest, select_variant
-from .mapping import Form, Known, Mapped, Mapping, map_patch
+from .mapping import Form, Known, Mapped, Mapping, map_patch, map_stripped
 from .model import Bundle, Patch
 from .patchfile import parse
 from .plan import Key, Step, reverse_file
@@ -72,9 +72,7 @@ def choose(env: Environment, folder: str, name: str) -> Chosen:
     required distribution is missing or its release has no variant."""
     data = source.read_manifest(folder, name)
     bundle = parse_manifest(data, name, source.read_lock(folder, name))
-    return choose_variants(
-        env, bundle, data, lambda path: source.read_patch(folder, bundle, path)
-    )
+    return choose_variants(env, bundle, data, lambda path: source.read_patch(folder, bundle, path))
 
 
 def choose_variants(
@@ -138,9 +136,7 @@ def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
 
     if entry["loose"]:
         name, sha256 = entry["variants"][0]["patches"][0]
-        return choose_loose(
-            env, name, blob(sha256), strip=entry["strip"], reverse=entry["reverse"]
-        )
+        return choose_loose(env, name, blob(sha256), strip=entry["strip"], reverse=entry["reverse"])
     assert entry["manifest"] is not None
     data = blob(entry["manifest"])
     bundle = parse_manifest(data, entry["name"])
@@ -150,8 +146,7 @@ def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
         if dist is None or dist.version != variant["release"]:
             raise Refused(
                 f"{variant['distribution']} {variant['release']} was patched by"
-                f" {entry['name']}; installed is "
-                + ("none" if dist is None else dist.version),
+                f" {entry['name']}; installed is " + ("none" if dist is None else dist.version),
                 code="release-changed",
                 bundle=entry["name"],
                 hint=f"apply it anew: patchkit apply {entry['name']}, or forget it: patchkit"
@@ -197,6 +192,7 @@ class _Builder:
         self._env = env
         self._home = home
         self._listed: dict[str, Known] = {}
+        self._mapped: dict[str, list[Mapped]] = {}
         self._trees: dict[str, TreeKnown] = {}
         self._packages: dict[str, tuple[Distribution, Record]] = {}
         self.series = Series()
@@ -208,9 +204,11 @@ class _Builder:
             root, mapping = self._map_loose(patch, part.strip)
         else:
             root = dist.root
-            if root not in self._listed:
-                self._listed[root] = _known(dist)
-            mapping = map_patch(patch.files, self._listed[root], strip=part.strip)
+            mapping = (
+                map_stripped(patch.files, part.strip)
+                if part.strip is not None
+                else map_patch(patch.files, self._known(dist))
+            )
         series = self.series
         name = root_name(self._home, root)
         for mapped in mapping.files:
@@ -221,9 +219,19 @@ class _Builder:
             for known in (self._listed.get(root), self._trees.get(root)):
                 if known is not None:
                     _follow(known, mapped)
+            self._mapped.setdefault(root, []).append(mapped)
         series.steps.append(Step(item.bundle.name, patch.name, name, mapping.files))
         series.left_out += [(item.bundle.name, patch.name, path) for path in mapping.left_out]
         series.forms += [(item.bundle.name, patch.name, form) for form in mapping.forms]
+
+    def _known(self, dist: Distribution) -> Known:
+        """What the distribution holds after the patches so far; read when first needed,
+        since a given strip level needs none of it."""
+        if dist.root not in self._listed:
+            known = self._listed[dist.root] = _known(dist)
+            for mapped in self._mapped.get(dist.root, ()):
+                _follow(known, mapped)
+        return self._listed[dist.root]
 
     def _map_loose(self, patch: Patch, strip: int | None) -> tuple[str, Mapping]:
         """The first tree of the environment that the patch fits: its site directories,
@@ -234,11 +242,11 @@ class _Builder:
             if dist.kind == "editable" and dist.root and dist.root not in roots:
                 roots.append(dist.root)
         if strip is not None:
+            mapping = map_stripped(patch.files, strip)
             for root in roots:
-                mapping = map_patch(patch.files, self._tree(root), strip=strip)
                 if any(f.old is not None and self._tree(root).has(f.old) for f in mapping.files):
                     return root, mapping
-            return roots[0], map_patch(patch.files, self._tree(roots[0]), strip=strip)
+            return roots[0], mapping
         missing: Refused | None = None
         for packages in (False, True):
             for root in roots:
@@ -322,18 +330,22 @@ class TreeKnown(Known):
             )
 
     def has(self, path: str) -> bool:
+        """Asks the disk, but for what the patches before made or removed."""
         if path in self.paths:
             return True
         return path not in self._gone and os.path.isfile(os.path.join(self._root, path))
 
     def has_folder(self, folder: str) -> bool:
+        """Likewise for a folder."""
         return super().has_folder(folder) or os.path.isdir(os.path.join(self._root, folder))
 
     def discard(self, path: str) -> None:
+        """Note that the disk is ahead: a patch removes this file."""
         super().discard(path)
         self._gone.add(path)
 
     def named(self, names: set[str]) -> list[str]:
+        """Walks the whole tree: bare file names are rare."""
         from .fsio import walk_files
 
         return [

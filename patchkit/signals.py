@@ -23,6 +23,7 @@ class Held:
         self.signum: int | None = None
 
     def note(self, signum: int, frame: FrameType | None) -> None:
+        """The handler; what comes after the first signal is dropped."""
         if self.signum is None:
             self.signum = signum
 

@@ -23,12 +23,13 @@ from .state import BLOBS, PRISTINE, FileEntry, Home, Ident, State, same
 
 @dataclass(slots=True)
 class Seen:
-    """One path: what is there (``now``), what was pristine (``before``), and for the
-    pristine contents the bytes if they were read.
+    """One path: what is there (``now``), what was pristine (``before``), and the pristine
+    contents if they were read; they are handed on once and not kept.
 
     ``status`` is of the path itself (of the link, where an installer linked the file).
     ``shared`` says that the pristine inode has other names, so that others may write
-    through it.  ``entry`` is the record of a file that patchkit changed.
+    through it; ``sha256`` is then of its bytes.  ``entry`` is the record of a file that
+    patchkit changed.
     """
 
     now: Ident | None
@@ -36,6 +37,7 @@ class Seen:
     status: os.stat_result | None
     view: FileState | None = None
     shared: bool = False
+    sha256: str | None = None
     entry: FileEntry | None = None
 
 
@@ -62,6 +64,7 @@ class Snapshot:
         self.reinstalled: list[Key] = []
 
     def close(self) -> None:
+        """Close what was opened for kept pristine bytes."""
         if self._own is not None:
             self._own.close()
 
@@ -69,9 +72,12 @@ class Snapshot:
         """The pristine contents, as :func:`~patchkit.plan.materialise` wants them: of a
         file that an installer linked into its cache, the bytes behind the link."""
         seen = self.see(key)
-        if seen.view is None and seen.before is not None:
-            seen.view = self._kept(key, seen)
-        return seen.view
+        view, seen.view = seen.view, None
+        if view is not None or seen.before is None:
+            return view
+        if seen.entry is not None:
+            return self._kept(key, seen)
+        return self._see_fresh(key).view  # asked for a second time
 
     def see(self, key: Key) -> Seen:
         """Look at a path.  Raises :class:`DriftError` unless it is pristine or as
@@ -162,7 +168,8 @@ class Snapshot:
             view = FileState("symlink", 0, os.fsencode(now["link"] or ""))
         else:
             view = FileState("file", now["mode"], data or b"")
-        return Seen(now, now, status, view=view, shared=shared)
+        sha256 = digest(view.data) if shared else None
+        return Seen(now, now, status, view=view, shared=shared, sha256=sha256)
 
     def _look(
         self, root: Root, path: str, status: os.stat_result | None
@@ -201,7 +208,9 @@ class Snapshot:
                 row = record.rows((key[1],)).get(key[1]) if record is not None else None
                 known[key[1]] = None if row is None else (row.digest_hex or "")
             wanted = known[key[1]]
-            return bool(wanted) and data is not None and digest(data) == wanted
+            if not wanted or data is None:
+                return False
+            return wanted == (now["sha256"] if now["kind"] == "file" else digest(data))
         if key not in self._entries:
             self.taken_as_pristine.append(key)
             return True
@@ -222,9 +231,7 @@ class Snapshot:
             return f"it does not match the RECORD of {dist.name} {dist.version}"
         return "nothing says what its pristine contents are"
 
-    def _drift(
-        self, key: Key, now: Ident | None, why: str, *, shared: bool = False
-    ) -> DriftError:
+    def _drift(self, key: Key, now: Ident | None, why: str, *, shared: bool = False) -> DriftError:
         dist = self._owners.get(key)
         name = dist.name if dist is not None and dist.name else "the distribution"
         full = self._roots[key[0]].full(key[1])

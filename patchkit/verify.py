@@ -61,25 +61,23 @@ def verify_recorded(
 
 def check(home: Home, state: State | None, names: Sequence[str]) -> list[Problem]:
     """Compare the disk with a state; no locks, no waiting."""
-    problems: list[Problem] = []
     applied = [] if state is None else [entry["name"] for entry in state["bundles"]]
-    for name in names:
-        if name not in applied:
-            problems.append(
-                Problem(
-                    kind="missing-bundle",
-                    bundle=name,
-                    file=None,
-                    message=f"{name} is not applied",
-                    hint=f"patchkit apply {name}",
-                )
-            )
+    problems = [
+        Problem(
+            kind="missing-bundle",
+            bundle=name,
+            file=None,
+            message=f"{name} is not applied",
+            hint=f"patchkit apply {name}",
+        )
+        for name in names
+        if name not in applied
+    ]
     if state is None:
         return problems
     roots: list[Root | None] = []
     try:
-        for name in state["roots"]:
-            roots.append(_open(home.resolve(name)))
+        roots += [_open(home.resolve(name)) for name in state["roots"]]
         problems += _check_releases(home, state)
         _check_files(state, roots, problems)
         _check_asserts(state, roots, problems)
@@ -204,8 +202,8 @@ def _judge(
         kind="assertion",
         bundle=bundle,
         file=assertion.file,
-        message=f"{assertion.file}: {assertion.key} of {bundle} does not hold: {finding.message}"
-        + (f" ({assertion.message})" if assertion.message else ""),
+        message=f"{assertion.file}: {assertion.message or 'an assertion does not hold'}"
+        f" ({assertion.key} of {bundle}: {finding.message})",
         hint=f"patchkit show {bundle} says what it is for",
     )
     if finding.line is not None:

@@ -166,9 +166,10 @@ def recover(options: Options) -> Report:
     report = Report("recover", {"recovered": None})
     if not session.home.exists():
         return report
-    with held() as signals, hold(
-        session.home, "recover", options.lock_timeout, signals.check
-    ) as own:
+    with (
+        held() as signals,
+        hold(session.home, "recover", options.lock_timeout, signals.check) as own,
+    ):
         roots = Roots(session.home)
         try:
             report.data["recovered"] = recover_journal(own, session.home, roots)
@@ -199,9 +200,7 @@ def _change(
     if command == "revert" and not home.exists():
         wanted(None)
         return _report(session, command, None)
-    with held() as signals, hold(
-        home, command, session.options.lock_timeout, signals.check
-    ) as own:
+    with held() as signals, hold(home, command, session.options.lock_timeout, signals.check) as own:
         roots = Roots(home)
         try:
             recovered = recover_journal(own, home, roots)
@@ -213,14 +212,12 @@ def _change(
     report = _report(session, command, planned)
     if recovered is not None:
         report.data["recovered"] = recovered
-        way = "finished" if recovered == "forward" else "undone"
+        way = {"forward": "finished", "back": "undone", "tidied": "tidied up"}[recovered]
         report.notes.insert(0, f"an interrupted command was {way} first")
     return report
 
 
-def compute_set(
-    session: Session, state: State | None, wanted: Wanted
-) -> Planned:
+def compute_set(session: Session, state: State | None, wanted: Wanted) -> Planned:
     """What the wanted set changes, computed and checked, nothing written."""
     return compute(session.env, session.home, state, wanted(state), session.options.environ)
 
@@ -248,4 +245,3 @@ def _report(session: Session, command: str, planned: Planned | None) -> Report:
             " replace patched files at any time"
         )
     return report
-

@@ -23,7 +23,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -50,7 +50,8 @@ from tests.releases import BUILD, ROOT
 #: The interpreter that the tests' own virtual environment was made from.
 BASE_PYTHON = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
 
-SystemTree = Callable[[str, str], Path]
+T = TypeVar("T")
+ReleaseTree = Callable[[str, str], Path]
 
 
 def find_uv() -> str | None:
@@ -156,6 +157,19 @@ def dist_at(folder: Path, name: str) -> Distribution:
     found = find_distribution(open_environment(None, str(folder), {}), name)
     assert found is not None
     return found
+
+
+def as_nobody(folder: Path, call: Callable[[], T]) -> T:
+    """What a call returns to a user without rights, who may at least reach the folder."""
+    for above in (folder, *folder.parents):
+        if above.stat().st_mode & 0o005 != 0o005:
+            above.chmod(0o755)
+    before = os.geteuid()
+    os.seteuid(65534)
+    try:
+        return call()
+    finally:
+        os.seteuid(before)
 
 
 def script(path: Path, text: str) -> Path:
@@ -280,6 +294,12 @@ class TestVirtualEnvironments:
         assert "python3.13, python3.13t" in error.message
         assert "--root" in str(error.hint)
 
+    def test_an_interpreter_that_links_to_itself(self, tmp_path: Path) -> None:
+        venv = fake_venv(tmp_path / "v", "python3.12", "python3.13")
+        (venv / "bin").mkdir()
+        (venv / "bin" / "python").symlink_to("python")
+        refused("no-environment", lambda: open_environment(str(venv), None, {}))
+
     def test_free_threaded_and_pypy_folders(self, tmp_path: Path) -> None:
         for name in ("python3.13t", "pypy3.10"):
             venv = fake_venv(tmp_path / name, name)
@@ -314,14 +334,10 @@ class TestVirtualEnvironments:
     def test_a_pyvenv_cfg_that_cannot_be_read(self, tmp_path: Path) -> None:
         venv = fake_venv(tmp_path / "v")
         (venv / "pyvenv.cfg").chmod(0)
-        for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-            folder.chmod(0o755)
-        before = os.geteuid()
-        os.seteuid(65534)
-        try:
-            error = refused("no-environment", lambda: open_environment(str(venv), None, {}))
-        finally:
-            os.seteuid(before)
+        error = as_nobody(
+            tmp_path,
+            lambda: refused("no-environment", lambda: open_environment(str(venv), None, {})),
+        )
         assert "pyvenv.cfg cannot be read: Permission denied" in error.message
 
 
@@ -712,6 +728,12 @@ class TestDistributions:
         found = dist_at(tmp_path, name)
         assert (found.name, found.version) == (name, version)
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+    def test_metadata_that_cannot_be_read(self, tmp_path: Path) -> None:
+        info = fake_dist(tmp_path, "x-unknown.dist-info", metadata="Name: x\nVersion: 1\n")
+        (info / "METADATA").chmod(0)
+        assert as_nobody(tmp_path, lambda: dist_at(tmp_path, "x")).version == "unknown"
+
     def test_two_of_one_name_are_refused_and_both_listed(self, tmp_path: Path) -> None:
         fake_dist(tmp_path, "sgl_kernel-0.3.20.dist-info")
         fake_dist(tmp_path, "sgl.kernel-0.3.21.dist-info")
@@ -866,14 +888,25 @@ class TestFindGit:
         assert "worktrees" in str(find_git(str(tmp_path / "linked"))[0])
         assert "modules" in str(find_git(str(outer / "sub"))[0])
 
-    @pytest.mark.parametrize("text", ["", "gitdir: /nowhere\n", "something else\n"])
+    @pytest.mark.parametrize(
+        "text", ["", "gitdir: /nowhere\n", "gitdir: \n", "something else\n", None]
+    )
     def test_a_broken_gitfile_hides_what_is_above(
-        self, tmp_path: Path, git: Git, text: str
+        self, tmp_path: Path, git: Git, text: str | None
     ) -> None:
         git(tmp_path, "init", "-q")
         (tmp_path / "sub").mkdir()
-        (tmp_path / "sub" / ".git").write_text(text)
+        if text is None:
+            os.mkfifo(tmp_path / "sub" / ".git")
+        else:
+            (tmp_path / "sub" / ".git").write_text(text)
         assert find_git(str(tmp_path / "sub")) == (None, None)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+    def test_a_gitfile_that_cannot_be_read(self, tmp_path: Path) -> None:
+        (tmp_path / ".git").write_text("gitdir: /nowhere\n")
+        (tmp_path / ".git").chmod(0)
+        assert as_nobody(tmp_path, lambda: find_git(str(tmp_path))) == (None, None)
 
     def test_an_empty_dot_git_folder_does_not(self, tmp_path: Path, git: Git) -> None:
         git(tmp_path, "init", "-q")
@@ -1233,6 +1266,9 @@ class TestEditableByHand:
         assert "laid out otherwise" in error.message
         (tree / "demo" / "c.json").symlink_to(tmp_path / "src" / "demo" / "c.json")
         assert dist_at(packages, "demo").root == str(tmp_path / "src")
+        (tree / "demo" / "b.json").symlink_to(tmp_path / "somewhere" / "c.json")
+        (tree / "module.py").symlink_to(tmp_path / "src" / "module.py")
+        assert dist_at(packages, "demo").root == str(tmp_path / "src")
         shutil.rmtree(tree)
         refused("editable-root", lambda: dist_at(packages, "demo"))
 
@@ -1581,7 +1617,7 @@ class TestRecord:
         [("sglang", "0.5.9", 1900), ("flashinfer-python", "0.6.3", 1900)],
     )
     def test_real_ones(
-        self, release_tree: SystemTree, name: str, version: str, at_least: int
+        self, release_tree: ReleaseTree, name: str, version: str, at_least: int
     ) -> None:
         tree = release_tree(name, version)
         dist = dist_at(tree, name)
@@ -1623,7 +1659,7 @@ class TestRecord:
 
 class TestOwner:
     def test_by_record_and_not_by_the_first_folder(
-        self, release_tree: SystemTree, tmp_path: Path
+        self, release_tree: ReleaseTree, tmp_path: Path
     ) -> None:
         tree = release_tree("flashinfer-python", "0.6.3")
         env = open_environment(None, str(tree), {})

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from patchkit import gitsource
 from patchkit.environment import find_git
 from patchkit.errors import Refused
-from patchkit.gitsource import clean_paths, head_commit
+from patchkit.gitsource import clean_paths, head_commit, tracked_paths
 from tests.conftest import Git, clean_environment
 from tests.releases import ROOT
 
@@ -204,6 +204,19 @@ class TestContents:
             name: number % 2 == 1 for number, name in enumerate(names)
         }
 
+    def test_what_head_has(self, repository: Path, git: Git) -> None:
+        (repository / "new.py").touch()
+        git(repository, "rm", "-q", "plain.py")
+        tree = str(repository)
+        assert sorted(tracked_paths(tree)) == sorted(ALL)
+        assert tracked_paths(tree, "pkg") == tracked_paths(tree, "pkg/sub") == ["pkg/sub/deep.py"]
+        assert tracked_paths(tree, "plain.py") == ["plain.py"]
+        for nothing in ("new.py", "gone", "pk", "*"):
+            assert tracked_paths(tree, nothing) == []
+        assert clean_paths(tree, f"{tree}/.git", tracked_paths(tree)) == {
+            name: name != "plain.py" for name in ALL
+        }
+
     def test_names_with_odd_characters(self, repository: Path, git: Git) -> None:
         names = ["-x", "--", "a b", "tab\there", "new\nline", 'quo"te', "back\\slash", "*", "?"]
         names += [":(glob)**", ":/top", "é/ü.py", "\udcff\udcfe", "'", "#", "$HOME", "~", "[a]"]
@@ -213,6 +226,7 @@ class TestContents:
         git(repository, "add", ".")
         git(repository, "commit", "-q", "-m", "odd")
         assert clean(repository, *names) == dict.fromkeys(names, True)
+        assert set(tracked_paths(str(repository))) == {*names, *ALL}
         for name in names[1:]:
             (repository / name).write_text("y\n")
         assert clean(repository, *names) == {name: name == "-x" for name in names}
@@ -343,6 +357,7 @@ class TestRepositories:
         (tmp_path / "a").touch()
         git(tmp_path, "add", "a")
         assert head_commit(str(tmp_path)) is None
+        assert tracked_paths(str(tmp_path)) == []
         assert clean(tmp_path, "a") == {}
 
     def test_the_commit(self, repository: Path, git: Git) -> None:
@@ -386,6 +401,7 @@ class TestRepositories:
         git(outer, "commit", "-q", "-m", "x")
         assert clean(outer / "sub", *ALL) == dict.fromkeys(ALL, True)
         assert clean(outer, "sub", "sub/plain.py", ".gitmodules") == {".gitmodules": True}
+        assert tracked_paths(str(outer)) == [".gitmodules"]
         (outer / "sub" / "plain.py").write_text("x = 2\n")
         assert clean(outer / "sub", "plain.py") == {"plain.py": False}
 

@@ -545,26 +545,28 @@ def test_new_and_deleted_files_have_no_context(folder: Folder) -> None:
 GIT = "diff --git a/{0} b/{1}\n"
 
 
+def whole(verb: str, old: str, new: str) -> str:
+    """A file renamed or copied as it is."""
+    head = GIT.format(old, new) + "similarity index 100%\n"
+    return f"{head}{verb} from {old}\n{verb} to {new}\n"
+
+
 @pytest.mark.parametrize(
     ("patch", "twice"),
     [
         (one_file(hunk(3, 3, 9)) + one_file(hunk(3, 3, 90))[len(DEP3) :], True),
         (one_file(hunk(3, 3, 9)) + one_file(hunk(3, 3, 9), name="b.py")[len(DEP3) :], False),
         (  # Two names swapped.
-            DEP3 + GIT.format("a", "six.py")
-            + "similarity index 100%\nrename from a\nrename to six.py\n"
-            + GIT.format("six.py", "a") + "similarity index 100%\nrename from six.py\nrename to a\n",
+            DEP3 + whole("rename", "a", "six.py") + whole("rename", "six.py", "a"),
             False,
         ),
         (  # One file copied twice and changed.
-            DEP3 + GIT.format("six.py", "b") + "similarity index 100%\ncopy from six.py\ncopy to b\n"
-            + GIT.format("six.py", "c") + "similarity index 100%\ncopy from six.py\ncopy to c\n"
+            DEP3 + whole("copy", "six.py", "b") + whole("copy", "six.py", "c")
             + GIT.format("six.py", "six.py") + one_file(hunk(3, 3, 9))[len(DEP3) :],
             False,
         ),
         (  # Renamed, and then changed under its new name.
-            DEP3 + GIT.format("a", "six.py")
-            + "similarity index 100%\nrename from a\nrename to six.py\n"
+            DEP3 + whole("rename", "a", "six.py")
             + GIT.format("six.py", "six.py") + one_file(hunk(3, 3, 9))[len(DEP3) :],
             True,
         ),
@@ -858,11 +860,12 @@ UNIDIFF_IS_RIGHT = {
     "a heading with a quote": BODY.replace("+1 @@", '+1 @@ x = "a"'),
     "emptied but kept": "--- a/y\n+++ b/y\n@@ -1 +0,0 @@\n-a\n",
     "filled": "--- a/y\n+++ b/y\n@@ -0,0 +1 @@\n+a\n",
-    "added": "diff --git a/y b/y\nnew file mode 100644\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+a\n",
+    "added": "diff --git a/y b/y\nnew file mode 100644\n--- /dev/null\n+++ b/y\n"
+    "@@ -0,0 +1 @@\n+a\n",
     "deleted": "diff --git a/y b/y\ndeleted file mode 100644\n--- a/y\n+++ /dev/null\n"
     "@@ -1 +0,0 @@\n-a\n",
-    "added by its time": "--- o/y\t1970-01-01 00:00:00.0 +0000\n+++ n/y\t2020-01-01 00:00:00.0 +0000\n"
-    "@@ -0,0 +1 @@\n+a\n",
+    "added by its time": "--- o/y\t1970-01-01 00:00:00.0 +0000\n"
+    "+++ n/y\t2020-01-01 00:00:00.0 +0000\n@@ -0,0 +1 @@\n+a\n",
     "renamed": "diff --git a/x b/y\nsimilarity index 90%\nrename from x\nrename to y\n"
     + BODY.replace("a/y", "a/x"),
     "copied": "diff --git a/x b/y\nsimilarity index 90%\ncopy from x\ncopy to y\n"
@@ -963,12 +966,11 @@ def test_a_fault_of_our_own_reader_would_be_seen(
 ) -> None:
     folder.bundle(more="")
     if "0 files" in words:  # Then the "+++" line is prose to the rules; judge it directly.
-        patch = change(patchfile.parse((DEP3 + PATCH).encode(), "x"))
-        theirs = lint._unidiff((DEP3 + PATCH).encode(), patchfile.parse(PATCH.encode(), "x"))
-        whole = patchfile.parse((DEP3 + PATCH).encode(), "x")
-        theirs = lint._unidiff((DEP3 + PATCH).encode(), whole)
+        data = (DEP3 + PATCH).encode()
+        patch = patchfile.parse(data, "x")
+        theirs = lint._unidiff(data, patch)
         assert theirs is not None
-        assert lint._differences(patch, theirs) == [(line, words)]
+        assert lint._differences(change(patch), theirs) == [(line, words)]
         return
     found = [p for p in folder.problems(parse=broken(change)) if p.kind == "second-opinion"]
     assert [(p.message, p.line, p.severity) for p in found] == [(words, line, "error")]
@@ -1068,11 +1070,12 @@ def test_a_diffstat_counts_every_line(text: str) -> None:
         text = binary_patch() + f"diff --git a/y b/y\n{BODY}"
     data = text.encode()
     patch = patchfile.parse(data, "x")
+    lines = split(data)
     expected = []
     for file in patch.files:
-        body = [line for one in file.hunks for line in one.body]
-        signs = [line[:1] for line in body]
-        expected.append((signs.count(b"+"), signs.count(b"-")))
+        bodies = [lines[one.line : one.line + len(one.signs)] for one in file.hunks]
+        first = [line[:1] for body in bodies for line in body]
+        expected.append((first.count(b"+"), first.count(b"-")))
     assert [found[1:] for found in diffstat(data)] == expected
 
 
@@ -1110,9 +1113,10 @@ def test_regions_leave_nothing_out() -> None:
         patch = patchfile.parse(data, "x")
         lines = split(data)
         headers, outside = lint._regions(lines, patch)
-        bodies = [line for file in patch.files for one in file.hunks for line in one.body]
-        marks = [lines[one.line - 1] for file in patch.files for one in file.hunks]
-        every = [line for header in headers for line in header] + outside + bodies + marks
+        hunks = [one for file in patch.files for one in file.hunks]
+        every = [line for header in headers for line in header] + outside
+        for one in hunks:  # With their "@@" lines.
+            every += lines[one.line - 1 : one.line + len(one.signs)]
         assert sorted(every) == sorted(lines)
 
 

@@ -23,7 +23,7 @@ DISTRIBUTION = "patchkit-sets"
 #: Everything that a build reads; the rest of a checkout is somebody's work.
 SOURCES = (
     *(".ci", ".editorconfig", ".gitignore", "CHANGELOG.md", "LICENSE", "README.md"),
-    *("benchmarks", "dev.py", "docs", "manifests", "patches", "patchkit", "pyproject.toml"),
+    *("benchmarks", "demo", "dev.py", "docs", "manifests", "patches", "patchkit", "pyproject.toml"),
     "tests",
 )
 

@@ -123,7 +123,9 @@ def _idle(
         return f"is assigned to {site.target}, which is never read"
     path = ancestors(site.expr, node)
     assert path is not None
-    if any(type(above).__name__ in ("arguments", "JoinedStr", "TemplateStr") for above in path):
+    if any(
+        type(above).__name__ in ("arguments", "JoinedStr", "TemplateStr") for above in path[:-1]
+    ):
         return "is part of a default or of an f-string"
     for above, below in zip(path, [*path[1:], None], strict=True):
         if isinstance(above, ast.BoolOp):

@@ -108,14 +108,13 @@ class _Indexer(ast.NodeVisitor):
                 values = values if starred else list(value.elts)
             for element, its in zip(node.elts, values, strict=True):
                 self.target(element, kind, its)
-        elif isinstance(node, ast.Attribute):
+        else:
             name = dotted(node)
             if name is not None:
                 self.module.bound.append(Binding(name, kind, node.lineno, self.live, value))
-            self.site(node.value)
-        elif isinstance(node, ast.Subscript):
-            self.site(node.value)
-            self.site(node.slice)
+            for part in ast.iter_child_nodes(node):
+                if isinstance(part, ast.expr):
+                    self.site(part)
 
     def visit_Assign(self, node: ast.Assign) -> bool:
         first = node.targets[0]
@@ -244,10 +243,18 @@ class _Indexer(ast.NodeVisitor):
     # Statements that hold statements.
 
     def visit_If(self, node: ast.If) -> bool:
-        self.site(node.test)
-        truth = static_truth(node.test)
-        then = self.block(node.body, possible=truth is not False)
-        return self.block(node.orelse, possible=truth is not True) or then
+        before, reached = self.live, False
+        while True:  # not one call for each: a chain of elif can be longer than the stack
+            self.site(node.test)
+            truth = static_truth(node.test)
+            reached = self.block(node.body, possible=truth is not False) or reached
+            self.live = self.live and truth is not True
+            if len(node.orelse) != 1 or not isinstance(node.orelse[0], ast.If):
+                break
+            node = node.orelse[0]
+        reached = self.block(node.orelse) or reached
+        self.live = before
+        return reached
 
     def visit_While(self, node: ast.While) -> bool:
         self.site(node.test)

@@ -78,6 +78,6 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """
     known = sorted(set(names))
     last = name.rpartition(".")[2]
-    found = [other for other in known if other.rpartition(".")[2] == last][:3]
-    found += [other for other in difflib.get_close_matches(name, known) if other not in found]
-    return f"; nearest: {', '.join(found[:3])}" if found else ""
+    found = [other for other in known if other.rpartition(".")[2] == last]
+    found = (found or difflib.get_close_matches(name, known))[:3]
+    return f"; nearest: {', '.join(found)}" if found else ""
