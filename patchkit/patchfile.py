@@ -13,6 +13,7 @@ import hashlib
 import io
 import re
 from itertools import compress
+from operator import itemgetter
 from os import fsdecode
 
 from .errors import PatchSyntaxError
@@ -412,13 +413,14 @@ class _Reader:
                 detail=(f"  {_show(lines[start])}",),
             )
         old_start, new_start = int(match[1]), int(match[3])
-        place = self._body_end(
-            start + 1,
-            1 if match[2] is None else int(match[2]),
-            1 if match[4] is None else int(match[4]),
-        )
-        body = lines[start + 1 : place]
-        signs = bytes([line[0] for line in body])
+        old_count = 1 if match[2] is None else int(match[2])
+        new_count = 1 if match[4] is None else int(match[4])
+        body, signs = self._plain_body(start + 1, old_count, new_count)
+        if not body:
+            place = self._body_end(start + 1, old_count, new_count)
+            body = lines[start + 1 : place]
+            signs = bytes([line[0] for line in body])
+        place = start + 1 + len(body)
         # A blank context line may have lost its space (13 % of real patches).
         texts = [line[1:] if line[0] > 13 else line for line in body]
         if 92 in signs:
@@ -443,6 +445,33 @@ class _Reader:
         self.at = place
         heading = match[5].strip()
         return Hunk(old_start, new_start, old, new, leading, trailing, heading, start + 1, signs)
+
+    def _plain_body(self, place: int, old: int, new: int) -> tuple[list[bytes], bytes]:
+        """The body of a hunk that has nothing but ' ', '+' and '-' lines and right counts,
+        found without looking at each line; empty where :meth:`_body_end` must look.
+
+        The number of lines n satisfies n = old + (plus signs in n) = new + (minus signs in
+        n); from below, each round of the two comes nearer to the smallest such n.
+        """
+        window = self.lines[place : place + old + new]
+        signs = bytes(map(itemgetter(0), window))
+        count = max(old, new)
+        while True:
+            nearer = max(old + signs.count(b"+", 0, count), new + signs.count(b"-", 0, count))
+            if nearer == count or nearer > len(signs):
+                break
+            count = nearer
+        signs = signs[:count]
+        plus, minus = signs.count(b"+"), signs.count(b"-")
+        if (
+            len(signs) != count
+            or count - plus != old
+            or count - minus != new
+            or signs.translate(None, b" +-")
+            or (place + count < len(self.lines) and self.lines[place + count][:1] == b"\\")
+        ):
+            return [], b""
+        return window[:count], signs
 
     def _body_end(self, place: int, old_left: int, new_left: int) -> int:
         """The line behind a hunk's last one, found by its counts alone."""

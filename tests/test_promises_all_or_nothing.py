@@ -293,48 +293,45 @@ def test_no_space_for_a_file(lab: Lab) -> None:
     lab.run(site, "verify", "big")
 
 
+#: What changes a tree, by what it does; strace counts each name by itself.
 CALLS = {
     "rename": "rename,renameat,renameat2",
     "link": "link,linkat",
     "fsync": "fsync,fdatasync,syncfs",
     "mkdir": "mkdir,mkdirat",
     "unlink": "unlink,unlinkat",
-    "write": "write,pwrite64,writev",
+    "write": "write",
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["apply", "revert"])
 @pytest.mark.parametrize("call", sorted(CALLS))
 def test_a_fault_at_any_system_call_that_writes(lab: Lab, call: str, command: str) -> None:
     """One failing call after another: exit code 4 and the old tree, or 0 and the new one."""
     needs_tool("strace")
-    pristine = lab.site()
+    start = lab.site()
     wide(lab)
-    kept = lab.folder("kept")
     if command == "revert":
-        shutil.copytree(pristine.root, kept / "pristine", symlinks=True)
-        lab.run(pristine, "apply", "wide")
-    fields = [field for field in releases.CONTENTS if field != "owner"]
-    name = "wide" if command == "apply" else "--all"
-    number = 0
-    codes = []
-    while number < 40:
-        number += 1 if number < 4 else 6
-        folder = lab.folder("try")
-        site = Site(folder / "site-packages")
-        shutil.copytree(pristine.root, site.root, symlinks=True)
+        lab.run(start, "apply", "wide")
+    codes: list[int] = []
+    for number in (1, 2, 3, 5, 8, 12, 17, 23, 30):
+        site = Site(lab.folder("try") / "site-packages")
+        shutil.copytree(start.root, site.root, symlinks=True)
         before = site.picture()
         fault = f"inject={CALLS[call]}:error=EIO:when={number}"
         prefix = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", fault)
+        name = "wide" if command == "apply" else "--all"
         result = lab.run(site, command, name, check=None, prefix=prefix)
         codes.append(result.exit_code)
+        assert result.exit_code in (0, 4), f"{fault}\n{result}"
         assert "Traceback" not in result.stderr, str(result)
         if result.exit_code == 4:
             assert site.differences(before) == [], f"{fault}\n{result}"
-        else:
-            assert result.exit_code == 0, f"{fault}\n{result}"
-        lab.run(site, "verify", *(["wide"] if (result.exit_code == 0) == (command == "apply") else []))
-        shutil.rmtree(folder)
-    assert fields  # contents are part of what was compared above
+        applied = (result.exit_code == 0) == (command == "apply")
+        lab.run(site, "verify", *(["wide"] if applied else []))
+        shutil.rmtree(site.root.parent)
+        if codes[-2:] == [0, 0]:
+            break  # there are no more such calls
     if call in ("rename", "write"):
         assert 4 in codes

@@ -154,8 +154,11 @@ class Site:
         return (self.root / path).read_bytes().decode()
 
     def picture(self) -> dict[str, releases.Entry]:
-        """Every path with bytes, mode, owner, link, attributes, inode and time."""
-        return releases.snapshot(self.root)
+        """Every path with bytes, mode, owner, link, attributes, inode and time.
+
+        But for the lock, which says who held the environment last.
+        """
+        return releases.snapshot(self.root, ignore=(f"{STATE}/lock",))
 
     def differences(
         self, before: releases.Snapshot, fields: Sequence[str] = releases.IDENTITY
