@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import DriftError, Fault, PatchkitError
-from .fsio import Root, digest, move_tree, remove_file
+from .fsio import Root, Unsynced, digest, move_tree, remove_file
 from .state import (
     BLOBS,
     FOLDERS,
@@ -221,35 +221,49 @@ def _stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> li
     own.sync_folder(NAME)
     for name, data in sorted(work.blobs.items()):
         _put_blob(own, name, data)
-    operations = []
-    for number, change in enumerate(work.changes):
-        check()
-        root = roots[change.root]
-        undo = None
-        if change.old is not None:
-            undo = f"{PRISTINE}/{change.keep}" if change.keep else f"{UNDO}/{number}"
-            _second_name(own, root, change, undo)
-        staged = None
-        if change.new is not None:
-            staged = _staged_path(own, root, change.path, number)
-            where = own if staged.startswith(f"{NAME}/") else root
-            where.unlink(staged)
-            _put_new(own, where, root, change, staged)
-            change.data = None  # one file's contents at a time are enough
-        operations.append(
-            {
-                "root": change.root,
-                "path": change.path,
-                "old": change.old,
-                "new": change.new,
-                "undo": undo,
-                "staged": staged,
-                "inode": None if change.status is None else change.status.st_ino,
-            }
-        )
+    unsynced = Unsynced()
+    try:
+        operations = [
+            _stage_one(own, roots, number, change, unsynced, check)
+            for number, change in enumerate(work.changes)
+        ]
+        unsynced.sync()
+    finally:
+        unsynced.close()
     for folder in FOLDERS:
         own.sync_folder(folder)
     return operations
+
+
+def _stage_one(
+    own: Root,
+    roots: Roots,
+    number: int,
+    change: Change,
+    unsynced: Unsynced,
+    check: Callable[[], None],
+) -> dict[str, Any]:
+    check()
+    root = roots[change.root]
+    undo = staged = None
+    if change.old is not None:
+        undo = f"{PRISTINE}/{change.keep}" if change.keep else f"{UNDO}/{number}"
+        _second_name(own, root, change, undo, unsynced)
+    if change.new is not None:
+        staged = _staged_path(own, root, change.path, number)
+        where = own if staged.startswith(f"{NAME}/") else root
+        where.unlink(staged)
+        _put_new(own, where, root, change, staged, unsynced)
+        change.data = None  # one file's contents at a time are enough
+    return {
+        "root": change.root,
+        "path": change.path,
+        "old": change.old,
+        "new": change.new,
+        "undo": undo,
+        "staged": staged,
+        "inode": None if change.status is None else change.status.st_ino,
+    }
 
 
 def _staged_path(own: Root, root: Root, path: str, number: int) -> str:
@@ -263,7 +277,7 @@ def _staged_path(own: Root, root: Root, path: str, number: int) -> str:
     return f"{folder}/.patchkit-{number}" if folder else f".patchkit-{number}"
 
 
-def _second_name(own: Root, root: Root, change: Change, undo: str) -> None:
+def _second_name(own: Root, root: Root, change: Change, undo: str, unsynced: Unsynced) -> None:
     status = root.lstat(change.path)
     if status is None or (
         change.status is not None
@@ -273,7 +287,7 @@ def _second_name(own: Root, root: Root, change: Change, undo: str) -> None:
         raise _changed_meanwhile(root, change.path)
     own.unlink(undo)
     if not root.link(change.path, own, undo):
-        _copy(root, change.path, own, undo)
+        _copy(root, change.path, own, undo, unsynced)
     if change.keep and change.blob:
         # Others can write through a shared inode: then its bytes are kept apart, too.
         data = root.read(change.path, follow=True)
@@ -282,7 +296,9 @@ def _second_name(own: Root, root: Root, change: Change, undo: str) -> None:
         _put_blob(own, change.blob, data)
 
 
-def _put_new(own: Root, where: Root, root: Root, change: Change, staged: str) -> None:
+def _put_new(
+    own: Root, where: Root, root: Root, change: Change, staged: str, unsynced: Unsynced
+) -> None:
     assert change.new is not None
     status = change.status
     not_seconds = set() if status is None else {int(status.st_mtime)}
@@ -298,6 +314,7 @@ def _put_new(own: Root, where: Root, root: Root, change: Change, staged: str) ->
             like=status if status is not None else _folder_status(root, change.path),
             like_path=(root, change.path) if status is not None else None,
             not_seconds=not_seconds,
+            unsynced=unsynced,
         )
         return
     stash = f"{PRISTINE}/{change.restore}"
@@ -310,7 +327,7 @@ def _put_new(own: Root, where: Root, root: Root, change: Change, staged: str) ->
         if same(kept, change.new) and not change.path.endswith(JIT_SOURCES):
             if own.link(stash, where, staged):
                 return
-            _copy(own, stash, where, staged)
+            _copy(own, stash, where, staged, unsynced)
             return
         data = own.read(stash)
     else:
@@ -522,7 +539,9 @@ def _put_blob(own: Root, name: str, data: bytes) -> None:
         own.replace(path, data)
 
 
-def _copy(source: Root, path: str, target: Root, target_path: str) -> None:
+def _copy(
+    source: Root, path: str, target: Root, target_path: str, unsynced: Unsynced | None = None
+) -> None:
     """A copy with mode, owner, attributes and times, where no link can be made."""
     status = source.lstat(path)
     assert status is not None
@@ -536,6 +555,7 @@ def _copy(source: Root, path: str, target: Root, target_path: str) -> None:
         like=status,
         like_path=(source, path),
         times=(status.st_atime_ns, status.st_mtime_ns),
+        unsynced=unsynced,
     )
 
 
