@@ -65,17 +65,11 @@ def _bug(settings: Settings) -> int:
     """A fault of patchkit itself: one line, and the details in a log."""
     import traceback
 
+    from .fsio import write_log
+
     details = traceback.format_exc()
-    path = None
-    for folder in _log_folders():
-        try:
-            os.makedirs(folder, exist_ok=True)
-            path = os.path.join(folder, f"patchkit-{os.getpid()}.log")
-            with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(f"patchkit {__version__}\n{sys.argv!r}\n{details}")
-            break
-        except OSError:
-            path = None
+    text = f"patchkit {__version__}\n{sys.argv!r}\n{details}"
+    path = write_log(_log_folders(), f"patchkit-{os.getpid()}.log", text)
     last = details.strip().splitlines()[-1]
     error = PatchkitError(
         f"a fault of patchkit itself: {last}" + ("" if path else f"\n{details}"),

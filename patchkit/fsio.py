@@ -14,7 +14,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from .errors import Refused
@@ -265,6 +265,15 @@ class Root:
             raise self._named(error, path) from None
         return True
 
+    def open_to_lock(self, path: str) -> int:
+        """A descriptor of a file, made if needed, for flock(2); not handed to children."""
+        folder, name = self._at(path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(name, flags, 0o644, dir_fd=folder)
+        except OSError as error:
+            raise self._named(error, path) from None
+
     def sync_folder(self, folder: str) -> None:
         """Make renames in a folder durable (not offered by every file system)."""
         try:
@@ -339,6 +348,24 @@ class Unsynced:
 def digest(data: bytes) -> str:
     """The SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
+
+
+def rewrite(descriptor: int, data: bytes) -> None:
+    """Give an open file other contents, in place and unsynced."""
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, data, 0)
+
+
+def write_log(folders: Iterable[str], name: str, text: str) -> str | None:
+    """Write a log into the first folder that takes it; its path, or None."""
+    for folder in folders:
+        path = os.path.join(folder, name)
+        with suppress(OSError):
+            os.makedirs(folder, exist_ok=True)
+            with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+            return path
+    return None
 
 
 def move_tree(source: str, target: str) -> None:

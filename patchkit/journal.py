@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -457,13 +457,19 @@ def roll_back(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> N
     """Undo every operation, by renames alone, so that a full disk cannot stop it."""
     for root, path, mode, uid, gid in reversed(journal["drop"]):
         _make_folder(roots[root], path, mode, uid, gid, only_in_existing=True)
-    _drop_pycs(roots, journal["modules"])
+    # Byte-code that waits to be kept is the old source's, until it has been moved.
+    unmoved = {
+        (root, path)
+        for root, path, name in journal["stash_pycs"]
+        if own.lstat(f"{PYCS}/{name}") is None
+    }
+    _drop_pycs(roots, journal["modules"], unmoved)
     foreign = [
         roots[operation["root"]].full(operation["path"])
         for operation in reversed(journal["operations"])
         if not _undo(own, roots, operation)
     ]
-    _drop_pycs(roots, journal["modules"])
+    _drop_pycs(roots, journal["modules"], unmoved)
     for root, path, name in journal["stash_pycs"]:
         stash = f"{PYCS}/{name}"
         if own.lstat(stash) is not None:
@@ -591,9 +597,12 @@ def pycs_of(roots: Roots, modules: Iterable[Sequence[str]]) -> Iterator[tuple[st
                 yield root, module, f"{cache}/{entry}"
 
 
-def _drop_pycs(roots: Roots, modules: Iterable[Sequence[str]]) -> None:
+def _drop_pycs(
+    roots: Roots, modules: Iterable[Sequence[str]], keep: Collection[tuple[str, str]] = ()
+) -> None:
     for root, _, path in pycs_of(roots, modules):
-        roots[root].unlink(path)
+        if (root, path) not in keep:
+            roots[root].unlink(path)
 
 
 def _sync_targets(roots: Roots, journal: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from .manifest import (
     split_requirement,
     version_matches,
 )
-from .mapping import strip_path
+from .mapping import check_path, strip_path
 from .model import Bundle, FilePatch, Hunk, Patch, Target, Variant
 
 if TYPE_CHECKING:
@@ -565,7 +565,10 @@ def _find(
     levels = range(part.old_path.count("/") + 1) if strip is None else (strip,)
     for level in levels:
         path = strip_path(part.old_path, level)
-        data = None if path is None else target_bytes(distribution, path)
+        try:
+            data = None if path is None else target_bytes(distribution, check_path(path))
+        except Refused:  # It would lead out of the distribution.
+            continue
         if data is not None:
             return data
     return None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from .errors import Locked
-from .fsio import Root
+from .fsio import Root, rewrite
 from .state import FOLDERS, LOCK, NAME, Home
 
 _POLL = 0.05
@@ -34,8 +34,7 @@ def hold(home: Home, command: str, timeout: float, check: Callable[[], None]) ->
         descriptor = _acquire(root, home, timeout, check)
         try:
             note = {"pid": os.getpid(), "host": os.uname().nodename, "command": command}
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(note).encode(), 0)
+            rewrite(descriptor, json.dumps(note).encode())
             yield root
         finally:
             try:
@@ -50,7 +49,7 @@ def _acquire(root: Root, home: Home, timeout: float, check: Callable[[], None]) 
     deadline = time.monotonic() + timeout
     while True:
         check()
-        descriptor = _open(root, home)
+        descriptor = _open(root)
         if descriptor is not None:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,29 +75,15 @@ def _acquire(root: Root, home: Home, timeout: float, check: Callable[[], None]) 
         time.sleep(_POLL)
 
 
-def _open(root: Root, home: Home) -> int | None:
+def _open(root: Root) -> int | None:
     """The lock file, made if needed; None where its folder vanished meanwhile."""
     root.forget_folders()
     if root.mkdir(NAME, 0o755):
         root.sync_folder("")
     try:
-        folder = os.open(
-            NAME,
-            os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC,
-            dir_fd=root._folder(""),
-        )
+        return root.open_to_lock(LOCK)
     except FileNotFoundError:
         return None
-    try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open("lock", flags, 0o644, dir_fd=folder)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        error.filename = f"{home.holder}/{LOCK}"
-        raise
-    finally:
-        os.close(folder)
 
 
 def _leave(root: Root, home: Home) -> None:

@@ -14,7 +14,6 @@ import io
 import re
 from itertools import compress
 from operator import itemgetter
-from os import fsdecode
 
 from .errors import PatchSyntaxError
 from .model import BinaryHunk, ChangeKind, FilePatch, Hunk, Patch
@@ -632,9 +631,9 @@ def _header_name(line: bytes) -> str | None:
     text = line[4:].rstrip(b"\r\n")
     if text.startswith(b'"'):
         end = _quote_end(text)
-        name = _unquote(text[:end]) if end else fsdecode(text)
+        name = _unquote(text[:end]) if end else _decoded(text)
     else:
-        name = fsdecode(text.split(b"\t", 1)[0].rstrip(b" "))
+        name = _decoded(text.split(b"\t", 1)[0].rstrip(b" "))
         # GNU diff before 2.7 and others put a time behind blanks.
         stamped = re.fullmatch(r"(.*?) +\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d.*", name)
         if stamped:
@@ -651,17 +650,17 @@ def _git_names(text: bytes) -> tuple[str, str] | None:
         return _unquote(text[:end]), _unquote(text[end:].lstrip(b" "))
     if text.endswith(b'"') and b' "' in text:
         first, second = text.split(b' "', 1)
-        return fsdecode(first), _unquote(b'"' + second)
+        return _decoded(first), _unquote(b'"' + second)
     parts = text.split(b" ")
     if len(parts) == 2:
-        return fsdecode(parts[0]), fsdecode(parts[1])
+        return _decoded(parts[0]), _decoded(parts[1])
     # Blanks inside: the halves must be equal behind their first part.
     for cut in range(1, len(parts)):
         first, second = b" ".join(parts[:cut]), b" ".join(parts[cut:])
         if first == second or (
             b"/" in first and b"/" in second and first.split(b"/", 1)[1] == second.split(b"/", 1)[1]
         ):
-            return fsdecode(first), fsdecode(second)
+            return _decoded(first), _decoded(second)
     return None
 
 
@@ -680,7 +679,7 @@ def _quote_end(text: bytes) -> int:
 def _unquote(text: bytes) -> str:
     """A name that git may have C-quoted (``quote.c``): octal and letter escapes."""
     if len(text) < 2 or text[:1] != b'"' or text[-1:] != b'"':
-        return fsdecode(text)
+        return _decoded(text)
     out = bytearray()
     place, end = 1, len(text) - 1
     while place < end:
@@ -698,7 +697,12 @@ def _unquote(text: bytes) -> str:
             place += 2
         else:
             raise PatchSyntaxError(f"an escape that git does not make, in {_show(text)}")
-    return fsdecode(bytes(out))
+    return _decoded(bytes(out))
+
+
+def _decoded(name: bytes) -> str:
+    """A name as :func:`os.fsdecode` gives it on a UTF-8 system, and the same on every other."""
+    return name.decode("utf-8", "surrogateescape")
 
 
 def _with_prefix(name: str, header: str | None, prefix: str) -> str:

@@ -223,7 +223,7 @@ def with_fields(expressions: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     texts = st.builds(
         quoted,
         pieces.map("".join),
-        st.sampled_from(["f", "rf", "F"]),
+        st.sampled_from(["f", "f", "rf", "F", "t"]),
         st.sampled_from(["'", '"', "'''", '"""']),
     )
     return texts | st.builds("{} + {}".format, expressions, texts) | st.builds("({})".format, texts)
@@ -947,6 +947,23 @@ def test_the_nearest_expression_is_shown() -> None:
     assert finding.line == 1
 
 
+def test_long_expressions_are_shown_from_where_they_differ() -> None:
+    terms = [f"term_number_{n}" for n in range(20)]
+    source = f"x = {' and '.join(terms)} and (last or least)\n"
+    finding = condition(source, f"{' and '.join(terms)} and (last or first)")
+    assert finding.message == (
+        "no code in the file decides by …mber_18 and term_number_19 and (last or first); the "
+        "nearest is …mber_18 and term_number_19 and (last or least) on line 1"
+    )
+    finding = condition(source, f"zero and {' and '.join(terms)}")
+    assert "decides by zero and term_number_0 and" in finding.message
+    assert "; the nearest is term_number_0 and term_number_1 and" in finding.message
+    assert finding.message.endswith("… on line 1")
+    finding = condition(source, f"{' and '.join(terms)} and (last or least) and more")
+    assert "(last or least) and more; the nearest is …" in finding.message
+    assert finding.message.endswith("and (last or least) on line 1")
+
+
 def test_structure_counts_and_spelling_does_not() -> None:
     source = 'if (a\n    or  (b . c)) or u"x" == f(1, k=[2]): pass\na = b = f = 1'
     assert condition(source, 'a or b.c or ("x" == f(1,k=[2]))').ok
@@ -971,6 +988,10 @@ def test_every_place_that_decides_must_yield_it() -> None:
 def test_a_definition_without_it_has_no_say() -> None:
     source = "a = b = 1\nif a:\n    def f(): return a or b\nelse:\n    def f(): return 0\n"
     assert condition(source, "a or b", within="f").ok
+
+
+def test_warnings_on_expressions_are_not_printed() -> None:
+    assert condition("a = x = f(1)", r"f(1)", {r"'\d' + f(1)": 1, "f(1)": True}).ok
 
 
 @pytest.mark.parametrize(

@@ -788,6 +788,19 @@ def test_the_file_is_found_by_the_strip_level(folder: Folder) -> None:
         assert len(folder.problems(target_bytes=twice)) == count
 
 
+@pytest.mark.parametrize("path", ["/etc/six.py", "a/../../six.py", "../six.py"])
+def test_no_file_outside_of_the_distribution_is_asked_for(folder: Folder, path: str) -> None:
+    asked: list[str] = []
+
+    def target_bytes(distribution: str, name: str) -> bytes | None:
+        asked.append(name)
+        return None
+
+    folder.bundle(DEP3 + PATCH.replace("a/six.py", path).replace("b/six.py", path))
+    folder.problems(target_bytes=target_bytes)
+    assert asked and all(not name.startswith("/") and ".." not in name for name in asked)
+
+
 def test_new_deleted_and_unread_files_are_not_held_against_anything(folder: Folder) -> None:
     folder.bundle(
         DEP3

@@ -316,8 +316,7 @@ def test_a_fault_at_any_system_call_that_writes(lab: Lab, call: str, command: st
         lab.run(start, "apply", "wide")
     codes: list[int] = []
     for number in (1, 2, 3, 5, 8, 12, 17, 23, 30):
-        site = Site(lab.folder("try") / "site-packages")
-        shutil.copytree(start.root, site.root, symlinks=True)
+        site = lab.copy(start)
         before = site.picture()
         fault = f"inject={CALLS[call]}:error=EIO:when={number}"
         prefix = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", fault)

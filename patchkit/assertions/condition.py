@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from patchkit.assertions.expressions import ancestors, operands, same, shown, wa
 from patchkit.assertions.scopes import Module, Scope, Site
 from patchkit.assertions.source import Unreadable
 from patchkit.model import Condition, Finding
+
+_WHOLE = 10_000  # characters: enough for any expression that a person wrote
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,11 @@ def judge(wanted: Condition, module: Module, within: str | None) -> Finding:
     places = [place for site in sites for place in _places(test, site, module, known)]
     deciding = [place for place in places if not place.idle]
     if not deciding:
-        near, line = _nearest(test, sites)
+        where = f"no code in {within or 'the file'} decides by"
         if places:
-            near, line = f": on line {places[0].line} it {places[0].idle}", places[0].line
-        where = f"in {within}" if within else "in the file"
-        message = f"no code {where} decides by {shown(test)}{near}"
-        return Finding(False, message, line or spans[0].first)
+            line, idle = places[0].line, places[0].idle
+            return Finding(False, f"{where} {shown(test)}: on line {line} it {idle}", line)
+        return _not_found(test, sites, where, spans[0].first)
     for place in deciding:
         problem = _problem(test, known, place.scope, expected=wanted.expected)
         if problem is not None:
@@ -57,7 +59,9 @@ def _expression(text: str, what: str) -> ast.expr:
     try:
         if not text.strip():
             raise SyntaxError("it is empty")
-        return ast.parse(f"({text}\n)", mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(f"({text}\n)", mode="eval").body
     except (SyntaxError, ValueError, MemoryError) as error:
         reason = getattr(error, "msg", None) or error
         raise Unreadable(f"{what} is no Python expression: {text!r}: {reason}") from None
@@ -156,8 +160,9 @@ def _is_forgotten(site: Site, module: Module) -> bool:
     )
 
 
-def _nearest(test: ast.expr, sites: list[Site]) -> tuple[str, int | None]:
-    """The boolean expression of live code that is most like ``test``, for the message."""
+def _not_found(test: ast.expr, sites: list[Site], where: str, line: int) -> Finding:
+    """The verdict when ``test`` is nowhere: with the boolean expression of live code that
+    is most like it."""
     lines: dict[str, int] = {}
     for site in sites:
         if site.live and site.role == "value":
@@ -165,8 +170,19 @@ def _nearest(test: ast.expr, sites: list[Site]) -> tuple[str, int | None]:
                 if isinstance(node, (ast.BoolOp, ast.Compare)) or (
                     isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
                 ):
-                    lines.setdefault(shown(node), node.lineno)
-    close = difflib.get_close_matches(shown(test), lines, n=1, cutoff=0.3)
-    if not close:
-        return "", None
-    return f"; the nearest is {close[0]} on line {lines[close[0]]}", lines[close[0]]
+                    lines.setdefault(shown(node, _WHOLE), node.lineno)
+    wanted = shown(test, _WHOLE)
+    for found in difflib.get_close_matches(wanted, lines, n=1, cutoff=0.3):
+        expected, near = _from_difference(wanted, found), _from_difference(found, wanted)
+        message = f"{where} {expected}; the nearest is {near} on line {lines[found]}"
+        return Finding(False, message, lines[found])
+    return Finding(False, f"{where} {shown(test)}", line)
+
+
+def _from_difference(text: str, other: str, limit: int = 120) -> str:
+    """``text``, or if it is long the part of it that is not as in ``other``."""
+    pairs = zip(text, other, strict=False)
+    differs = next((at for at, (a, b) in enumerate(pairs) if a != b), len(other))
+    start = max(0, differs - 40) if len(text) > limit else 0
+    end = start + limit
+    return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")

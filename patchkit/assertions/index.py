@@ -318,7 +318,7 @@ def _indexed(data: bytes) -> Module | Unreadable:
     try:
         return _Indexer(*parse(data)).module
     except Unreadable as error:
-        return error
+        return error.with_traceback(None)
     except RecursionError:
         return Unreadable("cannot be judged: nested too deeply")
 

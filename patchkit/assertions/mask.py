@@ -157,7 +157,7 @@ def _masked(data: bytes) -> str | Unreadable:
     try:
         return mask(python_text(data))
     except Unreadable as error:
-        return error
+        return error.with_traceback(None)
 
 
 def masked(data: bytes) -> str:

@@ -73,10 +73,12 @@ def match_starts(pattern: str, text: str) -> list[int]:
 
 
 def _name(assertion: Assertion) -> str:
-    kind = "pattern" if assertion.pattern is not None else "text"
+    kind, what = "pattern", assertion.pattern
+    if what is None:
+        kind, what = "text", assertion.text
     where = f" in {assertion.within}" if assertion.within is not None else ""
     where += " outside comments and strings" if assertion.scope == "code" else ""
-    return f"{kind} {assertion.pattern or assertion.text!r}{where}"
+    return f"{kind} {what!r}{where}"
 
 
 def _expected(least: int | None, most: int | None) -> str:

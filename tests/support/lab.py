@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,9 +156,13 @@ class Site:
     def picture(self) -> dict[str, releases.Entry]:
         """Every path with bytes, mode, owner, link, attributes, inode and time.
 
-        But for the lock, which says who held the environment last.
+        But for the lock, which says who held the environment last, and for the inodes of
+        folders, which no hard link can keep.
         """
-        return releases.snapshot(self.root, ignore=(f"{STATE}/lock",))
+        return {
+            path: replace(entry, inode=0) if entry.kind == "folder" else entry
+            for path, entry in releases.snapshot(self.root, ignore=(f"{STATE}/lock",)).items()
+        }
 
     def differences(
         self, before: releases.Snapshot, fields: Sequence[str] = releases.IDENTITY
@@ -245,6 +249,12 @@ class Lab:
             )
         with contextlib.suppress(FileNotFoundError):
             (site.root / ".lock").unlink()  # uv's own, which is no part of an environment
+
+    def copy(self, site: Site) -> Site:
+        """The same tree once more, times included, as a folder used as site-packages."""
+        made = Site(self.folder("copy") / "site-packages")
+        shutil.copytree(site.root, made.root, symlinks=True)
+        return made
 
     # --- bundles --------------------------------------------------------------------
 

@@ -1,0 +1,208 @@
+"""The engine against git and GNU diff: same trees, same patches, equal bytes and modes.
+
+Each example is a tree of several files and its change, so that one process of git judges
+all of them.  The trees are the truth: a patch applied to the very tree that it was made from
+is never refused and gives the other tree, and taken back it gives the first one again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from patchkit.errors import PatchkitError
+from patchkit.model import FileState
+from patchkit.patchfile import parse
+from tests.strategies import (
+    GNU_DIFF,
+    NAMES,
+    PLAIN_NAMES,
+    Tools,
+    Tree,
+    apply,
+    contents,
+    edited,
+    pairs,
+    text,
+)
+
+needs_diff = pytest.mark.skipif(GNU_DIFF is None, reason="needs GNU diff")
+EXAMPLES = settings.get_current_profile_name() == "thorough" and 500 or 40
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Tools:
+    return Tools(tmp_path_factory.mktemp("differential"))
+
+
+@pytest.fixture(scope="module")
+def python_driver(tmp_path_factory: pytest.TempPathFactory) -> Tools:
+    """git with its Python rule for section headings."""
+    return Tools(tmp_path_factory.mktemp("driver"), "* diff=python\n")
+
+
+def round_trip(before: Tree, after: Tree, patch: bytes, *, strip: int = 1) -> None:
+    """Forwards gives ``after``, backwards ``before``, byte for byte."""
+    if not patch:
+        return
+    assert apply(before, patch, strip=strip) == after
+    if not any(file.change == "copy" for file in parse(patch, "x").files):
+        assert apply(after, patch, strip=strip, reverse=True) == before
+
+
+GIT_OPTIONS = [
+    ["--binary", "-M"],
+    ["--binary", "-U1", "--no-renames"],
+    ["--binary", "-U5", "-M", "-B"],
+    ["--binary", "-C", "--find-copies-harder", "--patience"],
+    ["--binary", "-M", "--function-context", "--full-index"],
+    ["--binary", "-M30%", "--inter-hunk-context=4", "--src-prefix=i/", "--dst-prefix=w/"],
+]
+
+
+@pytest.mark.parametrize("options", GIT_OPTIONS, ids=" ".join)
+def test_git_diff_is_applied_as_git_applies_it(tools: Tools, options: list[str]) -> None:
+    @settings(max_examples=EXAMPLES)
+    @given(pairs())
+    def check(pair: tuple[Tree, Tree]) -> None:
+        before, after = pair
+        patch = tools.git_diff(before, after, *options)
+        round_trip(before, after, patch)
+        if patch:
+            assert tools.git_apply(before, patch) == after
+
+    check()
+
+
+def test_git_diff_without_prefixes(tools: Tools) -> None:
+    @settings(max_examples=EXAMPLES)
+    @given(pairs())
+    def check(pair: tuple[Tree, Tree]) -> None:
+        before, after = pair
+        patch = tools.git_diff(before, after, "--binary", "-M", "--no-prefix")
+        round_trip(before, after, patch, strip=0)
+        if patch:
+            assert tools.git_apply(before, patch, "-p0") == after
+
+    check()
+
+
+def test_headings_of_the_python_driver(python_driver: Tools) -> None:
+    @settings(max_examples=EXAMPLES)
+    @given(pairs(names=PLAIN_NAMES, fates=("edit",)))
+    def check(pair: tuple[Tree, Tree]) -> None:
+        round_trip(*pair, python_driver.git_diff(*pair, "-U2"))
+
+    check()
+
+
+@pytest.mark.parametrize("options", [["-U3"], ["-U1", "-p"], ["-U5", "--minimal"]], ids=" ".join)
+@needs_diff
+def test_gnu_diff_is_applied_as_git_applies_it(tools: Tools, options: list[str]) -> None:
+    @settings(max_examples=EXAMPLES)
+    @given(pairs(names=PLAIN_NAMES, fates=("edit", "edit", "keep", "add", "delete", "empty")))
+    def check(pair: tuple[Tree, Tree]) -> None:
+        before, after = _as_diff_sees(*pair)
+        patch = tools.gnu_diff(before, after, *options)
+        round_trip(before, after, patch)
+        if patch:
+            assert tools.git_apply(before, patch) == after
+
+    check()
+
+
+def _as_diff_sees(before: Tree, after: Tree) -> tuple[Tree, Tree]:
+    """Without what ``diff -N`` cannot say: modes, and empty files that come or go."""
+    plain = {}, {}
+    for side, tree in zip(plain, (before, after), strict=True):
+        side.update({name: text(state.data) for name, state in tree.items()})
+    for name in set(before) ^ set(after):
+        for side in plain:
+            if name in side and not side[name].data:
+                del side[name]
+    return plain
+
+
+def test_a_stack_is_applied_and_unwound(tools: Tools) -> None:
+    """Several patches in order, and in the other order backwards."""
+
+    @settings(max_examples=EXAMPLES // 2)
+    @given(pairs(), st.data())
+    def check(pair: tuple[Tree, Tree], data: st.DataObject) -> None:
+        trees = [*pair]
+        for _ in range(data.draw(st.integers(1, 3))):
+            trees.append(data.draw(_next(trees[-1])))
+        patches = [
+            patch
+            for old, new in zip(trees, trees[1:], strict=False)
+            if (patch := tools.git_diff(old, new, "--binary", "-M"))
+        ]
+        assert apply(trees[0], *patches) == trees[-1]
+        assert apply(trees[-1], *patches, reverse=True) == trees[0]
+
+    check()
+
+
+@st.composite
+def _next(draw: st.DrawFn, tree: Tree) -> Tree:
+    out = dict(tree)
+    for name, state in tree.items():
+        fate = draw(st.sampled_from(["edit", "keep", "delete", "move"]))
+        if fate == "edit" and state.kind == "file" and b"\0" not in state.data:
+            out[name] = text(draw(edited(state.data)), state.mode)
+        elif fate == "delete":
+            del out[name]
+        elif fate == "move" and f"moved/{name}" not in tree:
+            out[f"moved/{name}"] = out.pop(name)
+    return out
+
+
+# -- altered files: what promise 3 refuses ----------------------------------------------------
+
+_UNIQUE = [f"line {number}".encode() for number in range(40)]
+_REPEATED = [b"a", b"b", b"", b"}", b"x ", b"\tx"]
+
+
+@st.composite
+def _altered(draw: st.DrawFn) -> tuple[bytes, bytes, bytes]:
+    """A file, its change, and the same file altered by someone else."""
+    lines = draw(st.lists(st.sampled_from([*_UNIQUE, *_REPEATED]), min_size=4, max_size=25))
+    old = b"".join(line + b"\n" for line in lines)
+    new = draw(edited(old, max_edits=2))
+    now = draw(edited(old, max_edits=3))
+    return old, new, now
+
+
+def test_an_altered_file_is_patched_as_git_does_or_refused(tools: Tools) -> None:
+    """Where patchkit applies, git does the same; where git applies and patchkit does not,
+    the block stands more than once, or its hunks cannot keep their order."""
+    reasons: set[str] = set()
+
+    @settings(max_examples=EXAMPLES * 3)
+    @given(_altered())
+    def check(case: tuple[bytes, bytes, bytes]) -> None:
+        old, new, now = case
+        patch = tools.git_diff({"x": text(old)}, {"x": text(new)})
+        assume(patch)
+        tree: Tree = {"x": text(now)}
+        expected = tools.git_apply(tree, patch)
+        try:
+            found = apply(tree, patch)
+        except PatchkitError as error:
+            reasons.add(error.code)
+            if expected is not None:
+                assert now != old
+                assert error.code == "hunk-ambiguous"
+                assert len(error.data["candidates"]) > 1
+            return
+        assert found == expected
+
+    check()
+    assert {"hunk-not-found", "hunk-ambiguous"} <= reasons
+
+
+def _states(tree: Tree) -> Iterator[FileState]:
+    yield from tree.values()

@@ -1,0 +1,423 @@
+"""Promise 2: killed at any instant, an environment is known as interrupted and gets back.
+
+The kills are SIGKILL at a chosen system call (strace counts them), SIGKILL at a random moment,
+and Ctrl-C.  After each: the tree is exactly old or exactly new, or every command says that it
+is interrupted; ``verify`` repairs nothing; the next ``recover``, ``apply`` or ``revert`` brings
+it to exactly the old or exactly the new contents.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests import releases
+from tests.support.lab import (
+    ACME,
+    ALPHA,
+    BETA,
+    DELTA,
+    GAMMA,
+    STATE,
+    Dist,
+    Lab,
+    Site,
+    needs_tool,
+)
+
+pytest_plugins = ("tests.support.fixtures",)
+
+Contents = Mapping[str, tuple[str, int, str | None]]
+
+#: What changes a tree, by what it does; strace counts each name by itself.
+CALLS = {
+    "rename": "rename,renameat,renameat2",
+    "link": "link,linkat,symlink,symlinkat",
+    "unlink": "unlink,unlinkat,rmdir",
+    "mkdir": "mkdir,mkdirat",
+    "sync": "fsync,fdatasync,syncfs,sync_file_range",
+    "write": "write,pwrite64,copy_file_range,sendfile,ftruncate",
+    "attributes": "fchmod,chmod,fchmodat,utimensat,fsetxattr,setxattr",
+    "open": "open,openat",
+}
+
+
+def contents(site: Site) -> Contents:
+    """Kind, mode and digest (or target) of everything that is not patchkit's own."""
+    found = releases.snapshot(site.root, ignore=(STATE,))
+    return {path: (e.kind, e.mode, e.digest or e.target) for path, e in found.items()}
+
+
+def different(now: Contents, old: Contents, new: Contents) -> str:
+    """How a tree differs from both that it should be."""
+    lines = [
+        f"{path}: {'as old' if path in now and now[path] == old.get(path) else now.get(path)}"
+        for path in sorted({*now, *new})
+        if now.get(path) != new.get(path)
+    ]
+    return f"neither old nor new, and not called interrupted; not new: {lines[:5]}"
+
+
+@dataclass
+class Scene:
+    """A change of many kinds, and the trees before and after it."""
+
+    lab: Lab
+    before: Site
+    after: Site
+    command: tuple[str, ...]
+    applied_before: bool
+
+    @property
+    def old(self) -> Contents:
+        return contents(self.before)
+
+    @property
+    def new(self) -> Contents:
+        return contents(self.after)
+
+    def fresh(self) -> Site:
+        return self.lab.copy(self.before)
+
+
+def scene(lab: Lab, command: str) -> Scene:
+    """Edits, an added and a deleted file, a new mode, over two distributions."""
+    pristine = lab.site()
+    patched = lab.copy(pristine)
+    added = lab.diff(
+        {"acme/old.py": ACME.files["acme/old.py"]},
+        {"acme/fresh/new.py": "fresh = 1\n"},
+        "--no-renames",
+    )
+    lab.bundle(
+        "many", {"acme": lab.edit(ALPHA, BETA, GAMMA) + added, "bolt-kernels": lab.edit(DELTA)}
+    )
+    lab.run(patched, "apply", "many")
+    if command == "apply":
+        return Scene(lab, pristine, patched, ("apply", "many"), False)
+    return Scene(lab, patched, pristine, ("revert", "--all"), True)
+
+
+def killer(call: str, number: int) -> tuple[str, ...]:
+    """What to put before a command to have it killed at its ``number``th ``call``."""
+    calls = CALLS[call]
+    kill = f"inject={calls}:signal=SIGKILL:when={number}"
+    return ("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}", "-e", kill)
+
+
+def kill_at(scene: Scene, site: Site, call: str, number: int) -> bool:
+    """Run the command until its ``number``th ``call``; whether it got that far."""
+    process = scene.lab.start(site, *scene.command, prefix=killer(call, number))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode in (0, -9, 137), errors
+    return process.returncode != 0
+
+
+def problems(lab: Lab, site: Site, *args: str) -> tuple[int, list[str]]:
+    """``verify --json``: exit code and kinds of problem; it must not have changed anything."""
+    before = site.picture()
+    result = lab.run(site, "--json", "verify", *args, check=None)
+    assert site.differences(before) == [], "verify changed something"
+    assert result.exit_code in (0, 1), str(result)
+    return result.exit_code, [problem["kind"] for problem in result.json["problems"]]
+
+
+def judge(scene: Scene, site: Site) -> str:
+    """What a killed command left: ``old``, ``new`` or ``interrupted``; anything else fails."""
+    now = contents(site)
+    code, kinds = problems(scene.lab, site)
+    if "interrupted" in kinds:
+        assert code == 1
+        return "interrupted"
+    assert code == 0, kinds
+    # Not called interrupted: then contents and record must agree, and be one of the two.
+    status = scene.lab.json(site, "status")
+    is_applied = [entry["name"] for entry in status["applied"]] == ["many"]
+    if now == scene.old:
+        assert is_applied == scene.applied_before
+        return "old"
+    assert now == scene.new, different(now, scene.old, scene.new)
+    assert is_applied != scene.applied_before
+    return "new"
+
+
+def settle(scene: Scene, site: Site, way: str) -> None:
+    """Get back by ``way``; then the tree is old or new, and is pristine after a revert."""
+    lab = scene.lab
+    pristine = scene.new if scene.applied_before else scene.old
+    patched = scene.old if scene.applied_before else scene.new
+    if way == "recover":
+        lab.run(site, "recover")
+        assert contents(site) in (scene.old, scene.new)
+    elif way == "apply":
+        lab.run(site, "apply", "many")
+        assert contents(site) == patched, different(contents(site), patched, patched)
+    else:
+        lab.run(site, "revert", "--all")
+        assert contents(site) == pristine, different(contents(site), pristine, pristine)
+    code, kinds = problems(lab, site)
+    assert (code, kinds) == (0, [])
+    lab.run(site, "revert", "--all")
+    assert contents(site) == pristine
+    assert not (site / STATE).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["apply", "revert"])
+@pytest.mark.parametrize("call", sorted(CALLS))
+def test_killed_at_a_system_call(lab: Lab, call: str, command: str) -> None:
+    needs_tool("strace")
+    made = scene(lab, command)
+    # Python itself opens hundreds of files before patchkit starts.
+    numbers = range(200, 900, 60) if call == "open" else (1, 2, 3, 4, 5, 7, 9, 12, 15, 19, 24, 30)
+    ways = ("recover", "apply", "revert")
+    seen = set()
+    for turn, number in enumerate(numbers):
+        site = made.fresh()
+        if not kill_at(made, site, call, number):
+            break
+        seen.add(judge(made, site))
+        settle(made, site, ways[turn % len(ways)])
+        shutil.rmtree(site.root.parent)
+    if call == "rename":
+        assert "interrupted" in seen
+
+
+def interrupted(lab: Lab, command: str = "apply") -> tuple[Scene, Site]:
+    """An environment that was killed between two renames."""
+    needs_tool("strace")
+    made = scene(lab, command)
+    for number in range(1, 40):
+        site = made.fresh()
+        assert kill_at(made, site, "rename", number), "no kill left it half changed"
+        if contents(site) not in (made.old, made.new):
+            return made, site
+        shutil.rmtree(site.root.parent)
+    raise AssertionError("no kill left it half changed")
+
+
+def test_every_command_says_that_it_is_interrupted(lab: Lab) -> None:
+    made, site = interrupted(lab)
+    before = site.picture()
+    for args in (
+        ("verify",),
+        ("verify", "many"),
+        ("verify", "--pristine"),
+        ("status",),
+        ("status", "--check"),
+        ("list",),
+        ("show", "many"),
+        ("diff",),
+        ("diff", "many"),
+        ("apply", "--dry-run", "many"),
+        ("revert", "--dry-run", "--all"),
+    ):
+        result = lab.run(site, *args, check=None)
+        assert "interrupted" in result.stdout + result.stderr, str(result)
+        assert result.exit_code != 70, str(result)
+        assert site.differences(before) == [], f"{args} changed something"
+    settle(made, site, "recover")
+
+
+def test_verify_and_status_check_fail_and_name_recover(lab: Lab) -> None:
+    _, site = interrupted(lab)
+    result = lab.run(site, "verify", check=1)
+    assert "patchkit recover" in result.stderr or "recover" in result.stderr
+    assert result.stdout == ""
+    assert lab.run(site, "status", "--check", check=1)
+    found = lab.json(site, "verify", check=1)
+    assert [problem["kind"] for problem in found["problems"]] == ["interrupted"]
+    assert found["ok"] is False and found["exit_code"] == 1
+
+
+def test_recover_says_what_it_did(lab: Lab) -> None:
+    _, site = interrupted(lab)
+    result = lab.run(site, "recover")
+    assert "interrupted" in result.stdout
+    assert lab.run(site, "recover").stdout != result.stdout
+
+
+@pytest.mark.parametrize("command", ["apply", "revert"])
+@pytest.mark.parametrize("way", ["recover", "apply", "revert"])
+def test_each_way_back(lab: Lab, command: str, way: str) -> None:
+    made, site = interrupted(lab, command)
+    settle(made, site, way)
+
+
+def test_an_unrelated_bundle_applied_to_an_interrupted_environment(lab: Lab) -> None:
+    made, site = interrupted(lab)
+    other = ("acme/beta.py", "    one_3 = 3\n", "    one_3 = 30\n")
+    lab.bundle("other", {"acme": lab.edit(other)})
+    lab.run(site, "apply", "other")
+    names = [entry["name"] for entry in lab.json(site, "status")["applied"]]
+    assert names in (["other"], ["many", "other"])
+    lab.run(site, "verify", *names)
+    lab.run(site, "revert", "--all")
+    assert contents(site) == made.old
+
+
+@pytest.mark.parametrize("call", ["rename", "unlink", "link"])
+def test_killed_while_recovering(lab: Lab, call: str) -> None:
+    made, half = interrupted(lab)
+    for number in (1, 2, 4):
+        site = lab.copy(half)
+        process = lab.start(
+            site,
+            "recover",
+            prefix=killer(call, number),
+        )
+        process.communicate(timeout=60)
+        judge(made, site)
+        settle(made, site, "recover")
+
+
+def test_hand_edits_in_an_interrupted_environment_are_not_overwritten(lab: Lab) -> None:
+    """Recovery decides from the journal; a file that is neither old nor new is not its own."""
+    made, site = interrupted(lab)
+    path = ALPHA[0]
+    (site / path).write_text("mine = 1\n")
+    result = lab.run(site, "recover", check=None)
+    assert result.exit_code in (3, 4), str(result)
+    assert path in result.stderr
+    assert site.text(path) == "mine = 1\n"
+
+
+BIG = Dist(
+    "bigone",
+    "1.0",
+    {f"bigone/m{number:03}.py": f"A = 1\nvalue = {number}\nB = 2\n" for number in range(400)},
+)
+
+
+def big_bundle(lab: Lab) -> None:
+    after = {path: str(text).replace("A = 1", "A = 10") for path, text in BIG.files.items()}
+    lab.bundle("big", {"bigone": lab.diff(BIG.files, after)})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["apply", "revert"])
+def test_killed_at_random_moments(lab: Lab, command: str) -> None:
+    """Without strace: a change of 400 files, and a SIGKILL somewhere in it."""
+    pristine = lab.site(BIG)
+    patched = lab.copy(pristine)
+    big_bundle(lab)
+    started = time.monotonic()
+    lab.run(patched, "apply", "big")
+    duration = time.monotonic() - started
+    old, new = contents(pristine), contents(patched)
+    source = pristine if command == "apply" else patched
+    generator = random.Random(20240506)
+    seen = []
+    for _ in range(6):
+        site = lab.copy(source)
+        args = ("apply", "big") if command == "apply" else ("revert", "--all")
+        process = lab.start(site, *args)
+        time.sleep(generator.uniform(0.15, 0.95) * duration)
+        process.kill()
+        process.communicate()
+        code, kinds = problems(lab, site)
+        now = contents(site)
+        if now not in (old, new):
+            assert (code, kinds) == (1, ["interrupted"]), different(now, old, new)
+        seen.append((process.returncode, code))
+        lab.run(site, "recover")
+        assert contents(site) in (old, new)
+        assert problems(lab, site) == (0, [])
+        lab.run(site, "revert", "--all")
+        assert contents(site) == old
+        assert not (site / STATE).exists()
+        shutil.rmtree(site.root.parent)
+
+
+def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
+    """Until ``path`` is there, or the process ended."""
+    end = time.monotonic() + 30
+    while not path.exists() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_rolls_back(lab: Lab, number: signal.Signals) -> None:
+    """Ctrl-C in the middle of a big change: exit code 128 + n, and nothing changed."""
+    pristine = lab.site(BIG)
+    big_bundle(lab)
+    codes = []
+    for delay in (0.0, 0.02, 0.05, 0.1, 0.2):
+        site = lab.copy(pristine)
+        before = site.picture()
+        process = lab.start(site, "apply", "big")
+        wait_for(site / STATE, process)
+        time.sleep(delay)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        codes.append(process.returncode)
+        assert b"Traceback" not in errors
+        if process.returncode == 128 + number:
+            assert site.differences(before) == [], errors
+        else:
+            assert process.returncode == 0, errors
+            lab.run(site, "verify", "big")
+        shutil.rmtree(site.root.parent)
+        if codes.count(128 + number) == 2:
+            break
+    assert 128 + number in codes, codes
+
+
+def test_json_of_an_interrupted_command(lab: Lab) -> None:
+    """Ctrl-C with ``--json`` still leaves one object, which says so."""
+    site = lab.site(BIG)
+    big_bundle(lab)
+    process = lab.start(site, "--json", "apply", "big")
+    wait_for(site / STATE, process)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    answer = json.loads(output)
+    assert answer["exit_code"] == process.returncode
+    assert answer["ok"] is (process.returncode == 0)
+
+
+def test_nothing_is_swapped_before_it_is_on_the_disk(lab: Lab) -> None:
+    """Power loss: staged files and the journal are synced before the first swap."""
+    needs_tool("strace")
+    site = lab.site()
+    lab.bundle("one", {"acme": lab.edit(ALPHA)})
+    trace = lab.base / "trace"
+    lab.run(
+        site,
+        "apply",
+        "one",
+        prefix=(
+            *("strace", "-f", "-y", "-qq", "-o", str(trace), "-e"),
+            "trace=rename,renameat,renameat2,fsync,fdatasync,syncfs,sync_file_range,sync",
+        ),
+    )
+    lines = trace.read_text(errors="replace").splitlines()
+    target = re.escape(str(site / ALPHA[0]))
+    (swap,) = (
+        number
+        for number, line in enumerate(lines)
+        if re.search(rf'rename\w*\(.*"{target}"', line) or re.search(r'"alpha\.py"', line)
+    )
+    syncs = [number for number, line in enumerate(lines) if re.search(r"\b(f|fdata)?sync", line)]
+    assert [number for number in syncs if number < swap], "nothing is synced before the swap"
+    assert [number for number in syncs if number > swap], "nothing is synced after the swap"
+
+
+def test_a_kill_leaves_no_lock(lab: Lab) -> None:
+    """The lock of a process that was killed holds nobody up."""
+    _, site = interrupted(lab)
+    started = time.monotonic()
+    lab.cli(*site.where, "--bundles", lab.bundles, "--lock-timeout", "0", "recover")
+    assert time.monotonic() - started < 20
+    assert os.path.isdir(site.root)
