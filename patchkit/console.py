@@ -13,6 +13,7 @@ from typing import Any
 
 from . import __version__
 from .errors import Interrupted, PatchkitError
+from .fsio import discard, write_log
 from .session import Options, Report, translate
 
 
@@ -46,8 +47,7 @@ def guarded(settings: Settings, action: Callable[[], int]) -> int:
             return _bug(settings)
     except BrokenPipeError:
         # The reader went away (| head): not an error, and nothing more to say.
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, sys.stdout.fileno())
+        discard(sys.stdout.fileno())
         return 0
 
 
@@ -64,8 +64,6 @@ def fail(error: PatchkitError, settings: Settings) -> int:
 def _bug(settings: Settings) -> int:
     """A fault of patchkit itself: one line, and the details in a log."""
     import traceback
-
-    from .fsio import write_log
 
     details = traceback.format_exc()
     text = f"patchkit {__version__}\n{sys.argv!r}\n{details}"

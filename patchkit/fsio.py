@@ -356,6 +356,11 @@ def rewrite(descriptor: int, data: bytes) -> None:
     os.pwrite(descriptor, data, 0)
 
 
+def discard(descriptor: int) -> None:
+    """Let what is still written to a descriptor go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
 def write_log(folders: Iterable[str], name: str, text: str) -> str | None:
     """Write a log into the first folder that takes it; its path, or None."""
     for folder in folders:

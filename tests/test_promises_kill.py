@@ -180,7 +180,7 @@ def test_killed_at_a_system_call(lab: Lab, call: str, command: str) -> None:
     needs_tool("strace")
     made = scene(lab, command)
     # Python itself opens hundreds of files before patchkit starts.
-    numbers = range(200, 900, 60) if call == "open" else (1, 2, 3, 4, 5, 7, 9, 12, 15, 19, 24, 30)
+    numbers = range(250, 900, 90) if call == "open" else (1, 2, 3, 5, 8, 12, 18, 26)
     ways = ("recover", "apply", "revert")
     seen = set()
     for turn, number in enumerate(numbers):
@@ -207,27 +207,33 @@ def interrupted(lab: Lab, command: str = "apply") -> tuple[Scene, Site]:
     raise AssertionError("no kill left it half changed")
 
 
+READERS = (
+    ("verify",),
+    ("verify", "many"),
+    ("verify", "--pristine"),
+    ("status",),
+    ("status", "--check"),
+    ("list",),
+    ("show", "many"),
+    ("diff",),
+    ("diff", "many"),
+    ("apply", "--dry-run", "many"),
+    ("revert", "--dry-run", "--all"),
+)
+
+
 def test_every_command_says_that_it_is_interrupted(lab: Lab) -> None:
     made, site = interrupted(lab)
     before = site.picture()
-    for args in (
-        ("verify",),
-        ("verify", "many"),
-        ("verify", "--pristine"),
-        ("status",),
-        ("status", "--check"),
-        ("list",),
-        ("show", "many"),
-        ("diff",),
-        ("diff", "many"),
-        ("apply", "--dry-run", "many"),
-        ("revert", "--dry-run", "--all"),
-    ):
+    silent = []
+    for args in READERS:
         result = lab.run(site, *args, check=None)
-        assert "interrupted" in result.stdout + result.stderr, str(result)
-        assert result.exit_code != 70, str(result)
+        assert result.exit_code in (0, 1, 3), str(result)
         assert site.differences(before) == [], f"{args} changed something"
+        if "interrupted" not in result.stdout + result.stderr:
+            silent.append(args)
     settle(made, site, "recover")
+    assert silent == []
 
 
 def test_verify_and_status_check_fail_and_name_recover(lab: Lab) -> None:
