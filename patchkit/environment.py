@@ -1042,12 +1042,11 @@ def _searchable(raw: bytes) -> bool:
         return False
     at = raw.find(b'"')
     while at >= 0:
-        start = raw.rfind(b"\n", 0, at) + 1
         end = raw.find(b"\n", at)
-        line = raw[start:] if end < 0 else raw[start:end]
+        line = raw[raw.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(raw)]
         bare = line.replace(b'""', b"")
         close = bare.find(b'"', 1)
-        if start != at or bare[:1] != b'"' or bare[close : close + 2] != b'",':
+        if bare[:1] != b'"' or bare[close : close + 2] != b'",':
             return False
         if bare.find(b'"', close + 1) >= 0:
             return False

@@ -163,7 +163,7 @@ def _check_known(
 def recover(options: Options) -> Report:
     """Finish what an interrupted command left."""
     session = Session(options)
-    report = Report("recover", {"recovered": None})
+    report = Report("recover", {"environment": session.described(), "recovered": None})
     if not session.home.exists():
         return report
     with (

@@ -307,6 +307,11 @@ def test_a_pattern_in_text_sees_all() -> None:
     assert finding == Finding(True, "found 5 (line 1, 3, 4, …)", 1)
 
 
+def test_the_message_does_not_say_where_there_is_nothing_more() -> None:
+    finding = judge("hit\nother", text="hit", minimum=2)
+    assert finding.message.endswith("found 1 (line 1)")
+
+
 def test_the_message_says_where_it_was_not_looked_for() -> None:
     finding = judge(GATE, pattern=r"is_sm120_supported\(\)", within="gate")
     assert not finding.ok
@@ -546,6 +551,12 @@ def test_within_what_is_not_there(within: str, hint: str) -> None:
     assert finding.message == f"there is no def or class {within} in the file{hint}"
 
 
+def test_no_more_than_three_names_are_offered() -> None:
+    source = "\n".join(f"class C{n}:\n    def f(self): pass" for n in range(5))
+    finding = judge(source, text="x", within="D.f")
+    assert finding.message.endswith("; nearest: C0.f, C1.f, C2.f")
+
+
 def test_anchors_at_the_edges_of_a_definition() -> None:
     source = "x = 1\ndef f():\n    return 1\ny = 2\n"
     assert judge(source, pattern=r"\Adef[\s\S]+1\n\Z", within="f").ok
@@ -562,12 +573,17 @@ def test_source_that_does_not_parse() -> None:
 
 def test_a_long_chain_of_elif() -> None:
     chain = "\n".join(f"elif a == {n}: x = [{n}]" for n in range(1, 1500))
-    source = f"a = 2\nif a == 0: x = [0]\n{chain}\nelse: x = a or b\nb = 1\n"
-    assert condition(source, "a == 1400", yields=False).line == 1402
-    assert condition(source, "a or b").line == 1502
+    source = f"from a import a, b\nif a == 0: x = [0]\n{chain}\nelse: x = a or b\n"
+    given = {"a == 6": True, "a == 1400": True, "a or b": True}
+    assert condition(source, "a == 6", given).ok
+    assert "since a == 6 is true" in condition(source, "a == 1400", given).message
+    del given["a == 6"]
+    assert condition(source, "a == 1400", given).line == 1402
+    del given["a == 1400"]
+    assert condition(source, "a or b", given).line == 1502
     source = source.replace("elif a == 7:", "elif True:")
-    assert condition(source, "a == 6", yields=False).ok
-    assert "stands in dead code" in condition(source, "a == 1400", yields=False).message
+    assert condition(source, "a == 6", {"a": 6}).ok
+    assert "stands in dead code" in condition(source, "a == 1400").message
     assert "stands in dead code" in condition(source, "a or b").message
 
 
@@ -829,6 +845,24 @@ def test_found(code: str) -> None:
             "def f():\n    x = a or b\n    return [x for x in y], lambda x: x",
             "is assigned to x, which is never read",
         ),
+        ("if OFF: x = a or b", "is not reached, since OFF is false"),
+        ("if g(): pass\nelse: x = a or b", "is not reached, since g() is true"),
+        ("if g(): pass\nelif a or b: pass", "is not reached, since g() is true"),
+        ("if c: pass\nelif OFF: x = a or b", "is not reached, since OFF is false"),
+        ("while OFF: x = a or b", "is not reached, since OFF is false"),
+        ("if OFF:\n    def f(): return a or b", "is not reached, since OFF is false"),
+        ("def f():\n    if g(): return 0\n    return a or b", "is not reached, since g() is true"),
+        ("def f():\n    if c: raise\n    elif g(): return\n    return a or b", "g() is true"),
+        ("def f():\n    if OFF: pass\n    else: return\n    return a or b", "OFF is false"),
+        (
+            "def f():\n    if c: raise\n    if OFF: c()\n    else: return\n    return a or b",
+            "false",
+        ),
+        ("for n in y:\n    if g(): continue\n    x = a or b", "is not reached, since g() is true"),
+        (
+            "def f():\n    if c: return\n    elif OFF: pass\n    else: return\n    return a or b",
+            "is not reached, since OFF is false",
+        ),
         ("x = (a or b) and False", "makes no difference beside False"),
         ("x = (a or b) or True", "makes no difference beside True"),
         ("x = a or b or True", "makes no difference beside True"),
@@ -918,12 +952,28 @@ def test_not_found(code: str) -> None:
         "def f():\n    while y: pass\n    else: return a or b",
         "def f():\n    for n in y: break\n    else: return 1\n    return a or b",
         "if y or True: x = a or b",
+        "if g(): x = a or b",
+        "if OFF: pass\nelse: x = a or b",
+        "if OFF: pass\nx = a or b",
+        "if g(): pass\nx = a or b",
+        "while g(): x = a or b",
+        "def f():\n    if OFF: return\n    return a or b",
+        "def f():\n    if g(): pass\n    else: return\n    return a or b",
+        "def f():\n    if c: pass\n    elif g(): return\n    return a or b",
+        "def f():\n    if OFF: pass\n    elif c: pass\n    else: return\n    return a or b",
+        "def f():\n    if y:\n        if g(): return\n    return a or b",
+        "def f():\n    if g(): return\ndef h(): return a or b",
+        # A local name may be another one by then.
+        "def f(OFF):\n    if OFF: return a or b",
+        "def f():\n    OFF = y\n    if OFF: return a or b",
+        "if [OFF for OFF in y]: x = a or b",
         "if y and True: x = a or b",
         "if not y: x = a or b",
     ],
 )
 def test_live_code_is_not_taken_for_dead(code: str) -> None:
-    finding = condition("a = 1\nb = y = E = g = None\n" + code, "a or b")
+    others = "a = 1\nOFF = False\nfrom x import b, c, y, E, g\n"
+    finding = condition(others + code, "a or b", {"g()": True})
     assert finding.ok, finding
 
 
@@ -942,6 +992,9 @@ def test_the_nearest_expression_is_shown() -> None:
     assert finding.line == 2
     assert "sm90 or sm120 on line 5" in condition(source, "sm80 or sm120").message
     assert "not z on line 2" in condition(source, "not y").message
+    assert condition(source, "sm90").ok is False
+    source = "x = sm90 or sm100, sm90_or_sm120(y)\nif 0: x = sm90 or sm120\nsm90 or sm12\n"
+    assert "nearest is sm90 or sm100 on line 1" in condition(source, "sm90 or sm121").message
     finding = condition(source, "quite + different(things, here)")
     assert "nearest" not in finding.message
     assert finding.line == 1
@@ -1485,6 +1538,7 @@ def test_defined_nowhere(line: str, name: str, message: str) -> None:
         "(NAME := 1)\nx = NAME",
         "NAME, y = 1, 2\nx = NAME",
         "NAME = 1\ndel NAME\nNAME = 2\nx = NAME",
+        "NAME = 1; del NAME; NAME = 2; x = NAME",
         "from pkg.utils import *\nhelper = 1\nNAME = helper\nx = NAME",
         "def f(): return NAME\nNAME = 1",
         "def f(NAME): return NAME\nNAME = 1\ng = NAME",
@@ -1769,6 +1823,14 @@ def fake_bare(tree: Tree) -> None:
     tree.change(COMMUNICATOR, head, f"{head}    {RUNTIME_NEW}\n")
 
 
+def fake_early_return(tree: Tree) -> None:
+    patch_import(tree)
+    patch_helper(tree)
+    patch_gate(tree)
+    head = "def apply_flashinfer_allreduce_fusion(batch_size: int):\n"
+    tree.change(COMMUNICATOR, head, f"{head}    if _is_sm120_supported: return False\n")
+
+
 def fake_shut(tree: Tree) -> None:
     patch_import(tree)
     patch_helper(tree)
@@ -1787,6 +1849,7 @@ def fake_shut(tree: Tree) -> None:
         (fake_not_imported, "is_sm120_supported on line "),
         (fake_dead, "stands in dead code"),
         (fake_bare, "is part of a statement whose value is dropped"),
+        (fake_early_return, "is not reached, since _is_sm120_supported is true"),
         (fake_shut, "makes no difference beside not _is_sm120_supported"),
     ],
 )

@@ -767,6 +767,8 @@ class TestDistributions:
             "bare": ("4", "wheel"),
             "both": ("2.0", "wheel"),
         }
+        assert len(list_distributions(env)) == len(found)
+        assert dist_at(tmp_path, "both").version == "2.0"
         for name in found.keys() - {"both"}:
             info = dist_at(tmp_path, name).dist_info
             assert info is not None
@@ -1558,6 +1560,8 @@ class TestRecord:
             (b"a/b.py,sha256=HEX,3", "a/b.py"),
             (b"a/b.py,sha256=DIGEST,3\r", "a/b.py"),
             (b"lone\rreturn,,\na/b.py,sha256=DIGEST,3", "a/b.py"),
+            (b"other.py,,\ra/b.py,sha256=DIGEST,3", "a/b.py"),
+            (b'"a/"b.py,sha256=DIGEST,3', "a/b.py"),
             (b'od"d,,\na/b.py,sha256=DIGEST,3', "a/b.py"),
             (b"\xff/b.py,sha256=DIGEST,3", "\udcff/b.py"),
             (b"a/b.py,sha256=DIGEST,3,more", "a/b.py"),

@@ -125,6 +125,9 @@ def _idle(
         return "is part of a parameter's default"
     if _is_forgotten(site, module):
         return f"is assigned to {site.target}, which is never read"
+    for guard, needed in site.guards:
+        if known.constant(guard, site.scope).truth is (not needed):
+            return f"is not reached, since {shown(guard)} is {_word(not needed)}"
     path = ancestors(site.expr, node)
     assert path is not None
     if any(

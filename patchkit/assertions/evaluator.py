@@ -94,6 +94,14 @@ class Evaluator:
                 if not bound and node.id not in _BUILTINS and not self.top.live("*"):
                     yield node.id
 
+    def constant(self, node: ast.expr, scope: Scope) -> Value:
+        """What is known of ``node`` at any place and time: nothing, where it has a local
+        name in it, which may mean something else there."""
+        for part, at in walk(node, scope):
+            if isinstance(part, ast.Name) and at.resolve(part.id) is not self.top:
+                return _unknown(shown(node))
+        return self.value(node, scope)
+
     def value(self, node: ast.expr, scope: Scope) -> Value:
         """What is known of the value of ``node`` in ``scope``."""
         for known, value in self.given:

@@ -15,7 +15,17 @@ from functools import lru_cache
 from typing import Literal
 
 from patchkit.assertions.expressions import dotted, parameters, static_truth
-from patchkit.assertions.scopes import Binding, Kind, Module, Origin, Role, Scope, Site, Span
+from patchkit.assertions.scopes import (
+    Binding,
+    Guard,
+    Kind,
+    Module,
+    Origin,
+    Role,
+    Scope,
+    Site,
+    Span,
+)
 from patchkit.assertions.source import Unreadable, python_text
 
 
@@ -45,26 +55,31 @@ class _Indexer(ast.NodeVisitor):
         self.module = Module(self.scope)
         self.walrus = ":=" in text
         self.live = True
+        self.guards: tuple[Guard, ...] = ()
         self.path: tuple[str, ...] = ()
         self.breaks: list[bool] = []
         self.block(tree.body)
 
     # Code that runs or does not.
 
-    def block(self, body: list[ast.stmt], *, possible: bool = True) -> bool:
+    def block(
+        self, body: list[ast.stmt], *, possible: bool = True, guard: tuple[Guard, ...] = ()
+    ) -> bool:
         """Visit statements in turn; whether the end of them can be reached."""
-        before = self.live
-        self.live = before and possible
+        before = self.live, self.guards
+        self.live = self.live and possible
+        self.guards += guard
         for statement in body:
             self.live = self.visit(statement) and self.live
-        reached, self.live = self.live, before
+        reached = self.live
+        self.live, self.guards = before
         return reached
 
     def site(self, expr: ast.expr | None, role: Role = "value", target: str | None = None) -> None:
         """Record an expression that a statement holds."""
         if expr is None:
             return
-        self.module.sites.append(Site(expr, self.scope, role, self.live, target))
+        self.module.sites.append(Site(expr, self.scope, role, self.live, target, self.guards))
         if self.walrus:
             for node in ast.walk(expr):
                 if isinstance(node, ast.NamedExpr):
@@ -243,23 +258,35 @@ class _Indexer(ast.NodeVisitor):
     # Statements that hold statements.
 
     def visit_If(self, node: ast.If) -> bool:
-        before, reached = self.live, False
+        before = self.live, self.guards
+        tests: list[ast.expr] = []
+        reached: list[bool] = []
         while True:  # not one call for each: a chain of elif can be longer than the stack
             self.site(node.test)
             truth = static_truth(node.test)
-            reached = self.block(node.body, possible=truth is not False) or reached
+            tests.append(node.test)
+            guard = ((node.test, True),)
+            reached.append(self.block(node.body, possible=truth is not False, guard=guard))
             self.live = self.live and truth is not True
+            self.guards += ((node.test, False),)
             if len(node.orelse) != 1 or not isinstance(node.orelse[0], ast.If):
                 break
             node = node.orelse[0]
-        reached = self.block(node.orelse) or reached
-        self.live = before
-        return reached
+        reached.append(self.block(node.orelse))
+        self.live, self.guards = before
+        # Behind the branches that leave, their tests were false; behind the only branch that
+        # does not leave, its test was true.
+        first = reached.index(True) if True in reached else len(tests)
+        self.guards += tuple((test, False) for test in tests[:first])
+        if first < len(tests) and not any(reached[first + 1 :]):
+            self.guards += ((tests[first], True),)
+        return any(reached)
 
     def visit_While(self, node: ast.While) -> bool:
         self.site(node.test)
         truth = static_truth(node.test)
-        broken = self.loop(node.body, possible=truth is not False)
+        guard = ((node.test, True),)
+        broken = self.loop(node.body, possible=truth is not False, guard=guard)
         return self.block(node.orelse, possible=truth is not True) or broken
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> bool:
@@ -270,10 +297,12 @@ class _Indexer(ast.NodeVisitor):
 
     visit_AsyncFor = visit_For  # noqa: N815
 
-    def loop(self, body: list[ast.stmt], *, possible: bool = True) -> bool:
+    def loop(
+        self, body: list[ast.stmt], *, possible: bool = True, guard: tuple[Guard, ...] = ()
+    ) -> bool:
         """Visit the body of a loop; whether a ``break`` can leave it."""
         self.breaks.append(False)
-        self.block(body, possible=possible)
+        self.block(body, possible=possible, guard=guard)
         return self.breaks.pop()
 
     def visit_With(self, node: ast.With | ast.AsyncWith) -> bool:

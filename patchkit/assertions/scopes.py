@@ -16,6 +16,7 @@ from patchkit.assertions.source import Unreadable, nearest
 Kind = Literal["assign", "param", "import", "star", "def", "del", "annotation", "except",
                "global", "other"]  # fmt: skip
 Role = Literal["value", "default", "effect", "bare"]
+Guard = tuple[ast.expr, bool]  # a test, and what it must have been for code to be reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ class Site:
 
     ``role``: ``value`` is used; ``default`` is a parameter's; ``effect`` is a statement of
     its own that calls, awaits or yields; ``bare`` is one that does nothing.  ``target`` is
-    the plain name that it is assigned to, if that is all that happens to it.
+    the plain name that it is assigned to, if that is all that happens to it.  ``guards`` are
+    the tests of the ``if`` and ``while`` around it, and before it of those that leave.
     """
 
     expr: ast.expr
@@ -104,6 +106,7 @@ class Site:
     role: Role
     live: bool
     target: str | None = None
+    guards: tuple[Guard, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
