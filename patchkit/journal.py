@@ -11,13 +11,14 @@ was there before, what was to come, or (then nothing is touched) neither.
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
+from .bytecode import drop_pycs
 from .errors import DriftError, Fault, PatchkitError
-from .fsio import Root, Unsynced, digest, move_tree, remove_file
+from .fsio import Root, digest, move_tree, remove_file
+from .roots import Roots
+from .staging import Work, changed_meanwhile, copy, preflight, stage
 from .state import (
     BLOBS,
     FOLDERS,
@@ -28,85 +29,12 @@ from .state import (
     SCHEMA,
     STAGED,
     STATE,
-    UNDO,
     Home,
-    Ident,
     State,
     ident_on_disk,
     render,
     same,
 )
-
-# What a JIT compiles: build systems compare times, so these come back as new files.
-JIT_SOURCES = (".cu", ".cuh", ".h", ".hpp", ".inl", ".cpp", ".cc", ".jinja", ".j2")
-
-
-@dataclass(slots=True)
-class Change:
-    """One file of a transaction: what is there, and what comes.
-
-    Exactly one of ``data`` (new contents) and ``restore`` (a name under ``pristine/``)
-    is set unless the file goes (``new`` is None).  ``keep`` is the name under
-    ``pristine/`` that the present contents get, where they are pristine.  ``like`` says
-    whose mode's owner a new file takes, ``blob`` the copy behind a damaged stash.
-    """
-
-    root: str
-    path: str
-    old: Ident | None
-    new: Ident | None
-    data: bytes | None = None
-    restore: str | None = None
-    blob: str | None = None
-    keep: str | None = None
-    status: os.stat_result | None = None
-
-
-@dataclass(slots=True)
-class Work:
-    """All that one transaction does beside its file changes.
-
-    ``make``: folders to make, parents first, as (root, path, mode, uid, gid).
-    ``drop``: folders to remove if they are empty then, deepest first.
-    ``modules``: Python files whose byte-code goes, as (root, path).
-    ``stash_pycs``: byte-code to keep, as (root, path, name under ``pycs/``);
-    ``restore_pycs``: byte-code to put back, likewise.
-    ``caches``: folders of JIT caches to set aside, as (from, to).
-    """
-
-    changes: list[Change] = field(default_factory=list)
-    make: list[tuple[str, str, int, int, int]] = field(default_factory=list)
-    drop: list[tuple[str, str, int, int, int]] = field(default_factory=list)
-    modules: list[tuple[str, str]] = field(default_factory=list)
-    stash_pycs: list[tuple[str, str, str]] = field(default_factory=list)
-    restore_pycs: list[tuple[str, str, str]] = field(default_factory=list)
-    caches: list[tuple[str, str]] = field(default_factory=list)
-    blobs: dict[str, bytes] = field(default_factory=dict)
-    prefix: str | None = None
-
-
-class Roots:
-    """Opened roots by their name in the state (``"."`` or an absolute path)."""
-
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self._open: dict[str, Root] = {}
-
-    def __getitem__(self, name: str) -> Root:
-        if name not in self._open:
-            self._open[name] = Root(self._home.resolve(name))
-        return self._open[name]
-
-    def close(self) -> None:
-        """Close those that were opened."""
-        for root in self._open.values():
-            root.close()
-        self._open.clear()
-
-
-def stash_name(sha256: str, root: str, path: str) -> str:
-    """A name under ``pristine/``: by content, and one a file, since each has its inode."""
-    return f"{sha256}.{digest(f'{root}{chr(0)}{path}'.encode('utf-8', 'surrogateescape'))[:8]}"
 
 
 def commit(
@@ -138,8 +66,8 @@ def commit(
     }
     staged = False
     try:
-        _preflight(roots, work)
-        journal["operations"] = _stage(own, roots, work, check)
+        preflight(roots, work)
+        journal["operations"] = stage(own, roots, work, check)
         own.replace(JOURNAL, render(journal))
         staged = True
         _swap(own, roots, work, journal, check)
@@ -198,158 +126,6 @@ def recover(own: Root, home: Home, roots: Roots) -> str | None:
 # -- forwards ---------------------------------------------------------------------------
 
 
-def _preflight(roots: Roots, work: Work) -> None:
-    """Every folder that is to change must be writable, before anything is written."""
-    made = {(root, path) for root, path, *_ in work.make}
-    seen: set[tuple[str, str]] = set()
-    paths = [(c.root, c.path) for c in work.changes]
-    paths += [(root, path) for root, path, _ in work.stash_pycs]
-    for root, path in paths:
-        folder = path.rpartition("/")[0]
-        while (root, folder) in made:
-            folder = folder.rpartition("/")[0]
-        if (root, folder) not in seen:
-            seen.add((root, folder))
-            error = roots[root].can_write(folder)
-            if error is not None:
-                raise error
-
-
-def _stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> list[dict[str, Any]]:
-    for folder in FOLDERS:
-        own.mkdir(folder)
-    own.sync_folder(NAME)
-    for name, data in sorted(work.blobs.items()):
-        _put_blob(own, name, data)
-    unsynced = Unsynced()
-    try:
-        operations = [
-            _stage_one(own, roots, number, change, unsynced, check)
-            for number, change in enumerate(work.changes)
-        ]
-        unsynced.sync()
-    finally:
-        unsynced.close()
-    for folder in FOLDERS:
-        own.sync_folder(folder)
-    return operations
-
-
-def _stage_one(
-    own: Root,
-    roots: Roots,
-    number: int,
-    change: Change,
-    unsynced: Unsynced,
-    check: Callable[[], None],
-) -> dict[str, Any]:
-    check()
-    root = roots[change.root]
-    undo = staged = None
-    if change.old is not None:
-        undo = f"{PRISTINE}/{change.keep}" if change.keep else f"{UNDO}/{number}"
-        _second_name(own, root, change, undo, unsynced)
-    if change.new is not None:
-        staged = _staged_path(own, root, change.path, number)
-        where = own if staged.startswith(f"{NAME}/") else root
-        where.unlink(staged)
-        _put_new(own, where, root, change, staged, unsynced)
-        change.data = None  # one file's contents at a time are enough
-    return {
-        "root": change.root,
-        "path": change.path,
-        "old": change.old,
-        "new": change.new,
-        "undo": undo,
-        "staged": staged,
-        "inode": None if change.status is None else change.status.st_ino,
-    }
-
-
-def _staged_path(own: Root, root: Root, path: str, number: int) -> str:
-    """Where new contents wait: in ``.patchkit``, or beside the target where that lies on
-    another device (a bind mount, an editable install on another disk)."""
-    folder = path.rpartition("/")[0]
-    while folder and root.lstat(folder) is None:
-        folder = folder.rpartition("/")[0]
-    if own.same_device(STAGED, root, folder):
-        return f"{STAGED}/{number}"
-    return f"{folder}/.patchkit-{number}" if folder else f".patchkit-{number}"
-
-
-def _second_name(own: Root, root: Root, change: Change, undo: str, unsynced: Unsynced) -> None:
-    status = root.lstat(change.path)
-    if status is None or (
-        change.status is not None
-        and (status.st_ino, status.st_mtime_ns, status.st_size)
-        != (change.status.st_ino, change.status.st_mtime_ns, change.status.st_size)
-    ):
-        raise _changed_meanwhile(root, change.path)
-    own.unlink(undo)
-    if not root.link(change.path, own, undo):
-        _copy(root, change.path, own, undo, unsynced)
-    if change.keep and change.blob:
-        # Others can write through a shared inode: then its bytes are kept apart, too.
-        data = root.read(change.path, follow=True)
-        if digest(data) != change.blob:
-            raise _changed_meanwhile(root, change.path)
-        _put_blob(own, change.blob, data)
-
-
-def _put_new(
-    own: Root, where: Root, root: Root, change: Change, staged: str, unsynced: Unsynced
-) -> None:
-    assert change.new is not None
-    status = change.status
-    not_seconds = set() if status is None else {int(status.st_mtime)}
-    if change.restore is None:
-        assert change.data is not None
-        if change.new["kind"] == "symlink":
-            where.symlink(staged, change.data)
-            return
-        where.create(
-            staged,
-            change.data,
-            change.new["mode"],
-            like=status if status is not None else _folder_status(root, change.path),
-            like_path=(root, change.path) if status is not None else None,
-            not_seconds=not_seconds,
-            unsynced=unsynced,
-        )
-        return
-    stash = f"{PRISTINE}/{change.restore}"
-    kept = ident_on_disk(own, stash)
-    if change.new["kind"] == "symlink":
-        if kept is None or not same(kept, change.new) or not own.link(stash, where, staged):
-            where.symlink(staged, os.fsencode(change.new["link"] or ""))
-        return
-    if kept is not None and kept["sha256"] == change.new["sha256"]:
-        if same(kept, change.new) and not change.path.endswith(JIT_SOURCES):
-            if own.link(stash, where, staged):
-                return
-            _copy(own, stash, where, staged, unsynced)
-            return
-        data = own.read(stash)
-    else:
-        blob = f"{BLOBS}/{change.blob}" if change.blob else None
-        data = own.read(blob) if blob and own.lstat(blob) is not None else b""
-        if digest(data) != change.new["sha256"]:
-            raise PatchkitError(
-                f"the kept pristine bytes of {change.path} are damaged; they are not put back",
-                code="pristine-damaged",
-                file=change.path,
-                hint="reinstall the distribution; patchkit status then says how to go on",
-            )
-    where.create(
-        staged,
-        data,
-        change.new["mode"],
-        like=status,
-        like_path=(own, stash) if kept is not None else None,
-        not_seconds=not_seconds,
-    )
-
-
 def _swap(
     own: Root, roots: Roots, work: Work, journal: dict[str, Any], check: Callable[[], None]
 ) -> None:
@@ -358,7 +134,7 @@ def _swap(
     for place, path, name in work.stash_pycs:
         if roots[place].lstat(path) is not None:
             _move(roots[place], path, own, f"{PYCS}/{name}")
-    _drop_pycs(roots, work.modules)
+    drop_pycs(roots, work.modules)
     for change, operation in zip(work.changes, journal["operations"], strict=True):
         check()
         root = roots[change.root]
@@ -369,14 +145,14 @@ def _swap(
             and (status.st_ino, status.st_mtime_ns, status.st_size)
             != (change.status.st_ino, change.status.st_mtime_ns, change.status.st_size)
         ):
-            raise _changed_meanwhile(root, change.path)
+            raise changed_meanwhile(root, change.path)
         if operation["staged"] is None:
             root.unlink(change.path)
         else:
             where = own if operation["staged"].startswith(f"{NAME}/") else root
             where.rename(operation["staged"], root, change.path)
     check()
-    _drop_pycs(roots, work.modules)
+    drop_pycs(roots, work.modules)
     for place, path, *_ in work.drop:
         roots[place].rmdir(path)
     _sync_targets(roots, journal)
@@ -463,13 +239,13 @@ def roll_back(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> N
         for root, path, name in journal["stash_pycs"]
         if own.lstat(f"{PYCS}/{name}") is None
     }
-    _drop_pycs(roots, journal["modules"], unmoved)
+    drop_pycs(roots, journal["modules"], unmoved)
     foreign = [
         roots[operation["root"]].full(operation["path"])
         for operation in reversed(journal["operations"])
         if not _undo(own, roots, operation)
     ]
-    _drop_pycs(roots, journal["modules"], unmoved)
+    drop_pycs(roots, journal["modules"], unmoved)
     for root, path, name in journal["stash_pycs"]:
         stash = f"{PYCS}/{name}"
         if own.lstat(stash) is not None:
@@ -524,7 +300,7 @@ def _move(source: Root, name: str, target: Root, path: str) -> None:
         return
     aside = f"{path}.patchkit-back"
     target.unlink(aside)
-    _copy(source, name, target, aside)
+    copy(source, name, target, aside)
     target.rename(aside, target, path)
     source.unlink(name)
 
@@ -539,32 +315,6 @@ def _published(own: Root, state: str | None) -> bool:
     return state is not None and digest(own.read(STATE)) == state
 
 
-def _put_blob(own: Root, name: str, data: bytes) -> None:
-    path = f"{BLOBS}/{name}"
-    if own.lstat(path) is None:
-        own.replace(path, data)
-
-
-def _copy(
-    source: Root, path: str, target: Root, target_path: str, unsynced: Unsynced | None = None
-) -> None:
-    """A copy with mode, owner, attributes and times, where no link can be made."""
-    status = source.lstat(path)
-    assert status is not None
-    if stat.S_ISLNK(status.st_mode):
-        target.symlink(target_path, source.readlink(path))
-        return
-    target.create(
-        target_path,
-        source.read(path),
-        stat.S_IMODE(status.st_mode),
-        like=status,
-        like_path=(source, path),
-        times=(status.st_atime_ns, status.st_mtime_ns),
-        unsynced=unsynced,
-    )
-
-
 def _make_folder(
     root: Root, path: str, mode: int, uid: int, gid: int, *, only_in_existing: bool = False
 ) -> None:
@@ -575,47 +325,8 @@ def _make_folder(
         root.own_folder(path, uid, gid)
 
 
-def _folder_status(root: Root, path: str) -> os.stat_result | None:
-    folder = path.rpartition("/")[0]
-    while folder and root.lstat(folder) is None:
-        folder = folder.rpartition("/")[0]
-    return root.lstat(folder) if folder else os.stat(root.path)
-
-
-def pycs_of(roots: Roots, modules: Iterable[Sequence[str]]) -> Iterator[tuple[str, str, str]]:
-    """(root, module, byte-code file) of modules given as (root, path), for every
-    interpreter and optimisation level; each ``__pycache__`` is listed once."""
-    stems: dict[tuple[str, str], dict[str, str]] = {}
-    for root, path in modules:
-        folder, _, name = path.rpartition("/")
-        cache = f"{folder}/__pycache__" if folder else "__pycache__"
-        stems.setdefault((root, cache), {})[name.removesuffix(".py")] = path
-    for (root, cache), wanted in stems.items():
-        for entry in roots[root].names(cache):
-            module = wanted.get(entry.split(".", 1)[0])
-            if module is not None and entry.endswith(".pyc"):
-                yield root, module, f"{cache}/{entry}"
-
-
-def _drop_pycs(
-    roots: Roots, modules: Iterable[Sequence[str]], keep: Collection[tuple[str, str]] = ()
-) -> None:
-    for root, _, path in pycs_of(roots, modules):
-        if (root, path) not in keep:
-            roots[root].unlink(path)
-
-
 def _sync_targets(roots: Roots, journal: dict[str, Any]) -> None:
     for root, folder in sorted(
         {(o["root"], o["path"].rpartition("/")[0]) for o in journal["operations"]}
     ):
         roots[root].sync_folder(folder)
-
-
-def _changed_meanwhile(root: Root, path: str) -> DriftError:
-    return DriftError(
-        f"{root.full(path)} was changed by someone else at this moment",
-        code="changed-meanwhile",
-        file=path,
-        hint="see who edits it, then try again",
-    )

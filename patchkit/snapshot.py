@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from .environment import Distribution, Record
 from .errors import DriftError, PatchkitError
 from .fsio import Root, digest
-from .journal import Roots
 from .model import FileState
 from .plan import Key
+from .roots import Roots
 from .state import BLOBS, PRISTINE, FileEntry, Home, Ident, State, same
 
 

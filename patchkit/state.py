@@ -240,6 +240,7 @@ def _parse(data: bytes, path: str) -> Any:
             hint="reinstall the patched distributions, then remove the .patchkit folder",
         )
     value = json.loads(data)
+    del value["checksum"]
     if value.get("schema") != SCHEMA:
         raise Refused(
             f"{path} was written by another version of patchkit (schema {value.get('schema')})",

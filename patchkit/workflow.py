@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from . import bundles as source
 from .errors import Refused, UsageError
-from .journal import Roots, commit
+from .journal import commit
 from .journal import recover as recover_journal
 from .lock import hold
 from .manifest import split_requirement
 from .model import Bundle
 from .planning import Planned, compute
+from .roots import Roots
 from .series import Chosen, choose, choose_loose, from_record
 from .session import Options, Report, Session
 from .signals import held

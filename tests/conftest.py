@@ -53,11 +53,15 @@ _DROPPED = (
     "COLUMNS",
     "SOURCE_DATE_EPOCH",
 )
-_DROPPED_PREFIXES = ("PATCHKIT_", "GIT_", "XDG_", "_PATCHKIT_")
+_DROPPED_PREFIXES = ("PATCHKIT_", "GIT_", "XDG_", "_PATCHKIT_", "COVERAGE_")
 
 
 def clean_environment(home: Path, **changes: str) -> dict[str, str]:
-    """The environment for a child: no trace of the venv, of caches or of the user."""
+    """The environment for a child: no trace of the venv, of caches or of the user.
+
+    Nor of coverage, whose own renames and writes at the end would be counted by a test that
+    lets the n-th system call fail; ``cli`` hands that on where nothing is injected.
+    """
     env = {
         key: value
         for key, value in os.environ.items()
@@ -68,6 +72,11 @@ def clean_environment(home: Path, **changes: str) -> dict[str, str]:
     env["GIT_CONFIG_NOSYSTEM"] = "1"
     env.update(changes)
     return env
+
+
+def _coverage() -> dict[str, str]:
+    """What makes a child measure itself; empty where nothing is measured."""
+    return {key: value for key, value in os.environ.items() if key.startswith("COVERAGE_")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +105,7 @@ class Cli(Protocol):
 
     ``check`` is the exit code that the test counts on, or None for any.  A ``None`` in
     ``env`` takes a variable out.  ``python`` and ``prefix`` (``("strace", …)``) change how
-    it is started.
+    it is started; with a prefix the process is not measured for coverage.
     """
 
     def __call__(
@@ -172,7 +181,8 @@ def cli(child_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
         prefix: Iterable[str] = (),
     ) -> Result:
         command = [*prefix, str(python), "-m", "patchkit", *map(str, args)]
-        variables = {**child_env, **(env or {})}
+        measured = {} if prefix else _coverage()
+        variables = {**child_env, **measured, **(env or {})}
         done = subprocess.run(
             command,
             env={key: value for key, value in variables.items() if value is not None},

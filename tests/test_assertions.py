@@ -146,6 +146,7 @@ def test_mask(source: str, expected: str) -> None:
         ("f'''a\n", 1),
         ("f'{a:b", 1),
         ("f'{a:b'", 1),
+        ("f'{a:b' 'c}'", 1),
         ("f'{a)}'", 1),
         ("f'{(a}'", 1),
         ("f'\\N{a", 1),
@@ -767,6 +768,14 @@ def test_literal_within() -> None:
     finding = literal(source, "major", 12, within="a")
     assert finding.message == "nothing is bound to major in a; nearest: majors"
     assert finding.line == 1
+
+
+def test_an_assignment_elsewhere_is_out_of_scope() -> None:
+    source = "x = [9]\ndef f(y=[1]):\n    x = [9, 12]\n    return x\nx = [9]\n"
+    assert literal(source, "x", 12, within="f").line == 3
+    assert not literal(source, "x", 12).ok
+    assert literal(source, "y", 1, within="f").line == 2
+    assert not literal(source + "def g(): pass\n", "x", 9, within="g").ok
 
 
 def test_long_displays_are_cut_in_the_message() -> None:

@@ -1269,6 +1269,7 @@ class TestEditableByHand:
         (tree / "demo" / "c.json").symlink_to(tmp_path / "src" / "demo" / "c.json")
         assert dist_at(packages, "demo").root == str(tmp_path / "src")
         (tree / "demo" / "b.json").symlink_to(tmp_path / "somewhere" / "c.json")
+        (tree / "demo" / "d.json").symlink_to(tmp_path / "lib" / "demo" / "d.json")
         (tree / "module.py").symlink_to(tmp_path / "src" / "module.py")
         assert dist_at(packages, "demo").root == str(tmp_path / "src")
         shutil.rmtree(tree)

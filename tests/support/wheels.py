@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import io
 import os
 import shutil
 import subprocess
@@ -41,7 +42,10 @@ class Dist:
 
 
 def build_wheel(dist: Dist, folder: Path) -> Path:
-    """A wheel file of ``dist`` in ``folder``, with a RECORD that is right."""
+    """A wheel file of ``dist`` in ``folder``, with a RECORD that is right.
+
+    The same wheel is not written again: uv knows it by its time.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{dist.info.removesuffix('.dist-info')}-py3-none-any.whl"
     metadata = f"Metadata-Version: 2.1\nName: {dist.name}\nVersion: {dist.version}\n"
@@ -54,7 +58,8 @@ def build_wheel(dist: Dist, folder: Path) -> Path:
         ),
     }
     rows = []
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
             data = content.encode() if isinstance(content, str) else content
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
@@ -63,7 +68,10 @@ def build_wheel(dist: Dist, folder: Path) -> Path:
             entry.external_attr = (0o100755 if name in dist.executable else 0o100644) << 16
             archive.writestr(entry, data)
         rows.append(f"{dist.info}/RECORD,,")
-        archive.writestr(f"{dist.info}/RECORD", "\n".join(rows) + "\n")
+        record = zipfile.ZipInfo(f"{dist.info}/RECORD", (2024, 5, 6, 7, 8, 10))
+        archive.writestr(record, "\n".join(rows) + "\n")
+    if not path.exists() or path.read_bytes() != buffer.getvalue():
+        path.write_bytes(buffer.getvalue())
     return path
 
 

@@ -1,0 +1,101 @@
+"""The assertions of a bundle set on the wanted contents, before anything is written.
+
+Owns which assertions are judged for what is installed, and what is compiled into the
+state for ``verify``: each assertion with the digests of all that it read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+from .assertions import evaluate
+from .environment import Environment, find_distribution
+from .errors import Refused
+from .fsio import digest
+from .manifest import version_matches
+from .model import Assertion, Finding
+from .plan import Key
+from .series import Chosen, root_name
+from .state import AssertEntry, Home
+
+
+class Judge:
+    """Judges by what ``read`` gives: the wanted bytes of a file, None for an absent one."""
+
+    def __init__(
+        self,
+        env: Environment,
+        home: Home,
+        read: Callable[[Key], bytes | None],
+        root_index: Callable[[str], int],
+    ) -> None:
+        self._env = env
+        self._home = home
+        self._read_file = read
+        self._root_index = root_index
+        self._bytes: dict[Key, bytes | None] = {}
+        self._digests: dict[Key, str | None] = {}
+
+    def judge(self, chosen: list[Chosen]) -> list[AssertEntry]:
+        """Every assertion of the set; raises :class:`Refused` for the first that fails."""
+        entries = []
+        for item in chosen:
+            for assertion in item.bundle.asserts:
+                entry = self._one(item, assertion)
+                if entry is not None:
+                    entries.append(entry)
+        return entries
+
+    def _one(self, item: Chosen, assertion: Assertion) -> AssertEntry | None:
+        dist = find_distribution(self._env, assertion.distribution)
+        if dist is None:
+            if assertion.distribution in item.skipped:
+                return None
+            raise Refused(
+                f"{assertion.distribution} is not installed in {self._env.site_packages}, and"
+                f" {assertion.key} asks for it",
+                code="not-installed",
+                bundle=item.bundle.name,
+                hint="name another environment: --python PATH (an interpreter or venv folder)",
+            )
+        if assertion.versions and not version_matches(assertion.versions, dist.version):
+            return None
+        root = root_name(self._home, dist.root)
+        asked: set[str] = {assertion.file}
+
+        def read(path: str) -> bytes | None:
+            asked.add(path)
+            return self._read((root, path))
+
+        finding = evaluate(assertion, read(assertion.file), read)
+        if not finding.ok:
+            raise _failed(item, assertion, finding)
+        return AssertEntry(
+            bundle=item.bundle.name,
+            root=self._root_index(root),
+            assertion=asdict(assertion),
+            reads={path: self._digests[(root, path)] for path in sorted(asked)},
+        )
+
+    def _read(self, key: Key) -> bytes | None:
+        if key not in self._bytes:
+            data = self._bytes[key] = self._read_file(key)
+            self._digests[key] = None if data is None else digest(data)
+        return self._bytes[key]
+
+
+def _failed(item: Chosen, assertion: Assertion, finding: Finding) -> Refused:
+    what = assertion.message or "an assertion would not hold"
+    hint = "what the patch is for is not reached in this release"
+    if not any(part.patches for part in item.parts):
+        hint = "the setting does not fit the installed release"
+    return Refused(
+        f"{what} ({assertion.key} on {assertion.file}: {finding.message})",
+        code="assertion-failed",
+        bundle=item.bundle.name,
+        file=assertion.file,
+        line=finding.line,
+        hint=f"{hint}; nothing was changed",
+        data={"assertion": assertion.key},
+    )

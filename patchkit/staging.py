@@ -1,0 +1,268 @@
+"""What one transaction will do, and everything put on disk that it needs.
+
+Owns the values :class:`Change` and :class:`Work`, and the first of the five steps of
+docs/design.md: new contents wait under ``.patchkit``, present contents get a second name.
+No file of the environment is changed here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import DriftError, PatchkitError
+from .fsio import Root, Unsynced, digest
+from .roots import Roots
+from .state import BLOBS, FOLDERS, NAME, PRISTINE, STAGED, UNDO, Ident, ident_on_disk, same
+
+# What a JIT compiles: build systems compare times, so these come back as new files.
+JIT_SOURCES = (".cu", ".cuh", ".h", ".hpp", ".inl", ".cpp", ".cc", ".jinja", ".j2")
+
+
+@dataclass(slots=True)
+class Change:
+    """One file of a transaction: what is there, and what comes.
+
+    Exactly one of ``data`` (new contents) and ``restore`` (a name under ``pristine/``)
+    is set unless the file goes (``new`` is None).  ``keep`` is the name under
+    ``pristine/`` that the present contents get, where they are pristine.  ``like`` says
+    whose mode's owner a new file takes, ``blob`` the copy behind a damaged stash.
+    """
+
+    root: str
+    path: str
+    old: Ident | None
+    new: Ident | None
+    data: bytes | None = None
+    restore: str | None = None
+    blob: str | None = None
+    keep: str | None = None
+    status: os.stat_result | None = None
+
+
+@dataclass(slots=True)
+class Work:
+    """All that one transaction does beside its file changes.
+
+    ``make``: folders to make, parents first, as (root, path, mode, uid, gid).
+    ``drop``: folders to remove if they are empty then, deepest first.
+    ``modules``: Python files whose byte-code goes, as (root, path).
+    ``stash_pycs``: byte-code to keep, as (root, path, name under ``pycs/``);
+    ``restore_pycs``: byte-code to put back, likewise.
+    ``caches``: folders of JIT caches to set aside, as (from, to).
+    """
+
+    changes: list[Change] = field(default_factory=list)
+    make: list[tuple[str, str, int, int, int]] = field(default_factory=list)
+    drop: list[tuple[str, str, int, int, int]] = field(default_factory=list)
+    modules: list[tuple[str, str]] = field(default_factory=list)
+    stash_pycs: list[tuple[str, str, str]] = field(default_factory=list)
+    restore_pycs: list[tuple[str, str, str]] = field(default_factory=list)
+    caches: list[tuple[str, str]] = field(default_factory=list)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    prefix: str | None = None
+
+
+def stash_name(sha256: str, root: str, path: str) -> str:
+    """A name under ``pristine/``: by content, and one a file, since each has its inode."""
+    return f"{sha256}.{digest(f'{root}{chr(0)}{path}'.encode('utf-8', 'surrogateescape'))[:8]}"
+
+
+def preflight(roots: Roots, work: Work) -> None:
+    """Every folder that is to change must be writable, before anything is written."""
+    made = {(root, path) for root, path, *_ in work.make}
+    seen: set[tuple[str, str]] = set()
+    paths = [(c.root, c.path) for c in work.changes]
+    paths += [(root, path) for root, path, _ in work.stash_pycs]
+    for root, path in paths:
+        folder = path.rpartition("/")[0]
+        while (root, folder) in made:
+            folder = folder.rpartition("/")[0]
+        if (root, folder) not in seen:
+            seen.add((root, folder))
+            error = roots[root].can_write(folder)
+            if error is not None:
+                raise error
+
+
+def stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> list[dict[str, Any]]:
+    """Put everything that the swap needs on disk, synced; the operations for the journal.
+    No file of the environment is changed yet."""
+    for folder in FOLDERS:
+        own.mkdir(folder)
+    own.sync_folder(NAME)
+    for name, data in sorted(work.blobs.items()):
+        _put_blob(own, name, data)
+    unsynced = Unsynced()
+    try:
+        operations = [
+            _stage_one(own, roots, number, change, unsynced, check)
+            for number, change in enumerate(work.changes)
+        ]
+        unsynced.sync()
+    finally:
+        unsynced.close()
+    for folder in FOLDERS:
+        own.sync_folder(folder)
+    return operations
+
+
+def _stage_one(
+    own: Root,
+    roots: Roots,
+    number: int,
+    change: Change,
+    unsynced: Unsynced,
+    check: Callable[[], None],
+) -> dict[str, Any]:
+    check()
+    root = roots[change.root]
+    undo = staged = None
+    if change.old is not None:
+        undo = f"{PRISTINE}/{change.keep}" if change.keep else f"{UNDO}/{number}"
+        _second_name(own, root, change, undo, unsynced)
+    if change.new is not None:
+        staged = _staged_path(own, root, change.path, number)
+        where = own if staged.startswith(f"{NAME}/") else root
+        where.unlink(staged)
+        _put_new(own, where, root, change, staged, unsynced)
+        change.data = None  # one file's contents at a time are enough
+    return {
+        "root": change.root,
+        "path": change.path,
+        "old": change.old,
+        "new": change.new,
+        "undo": undo,
+        "staged": staged,
+        "inode": None if change.status is None else change.status.st_ino,
+    }
+
+
+def _staged_path(own: Root, root: Root, path: str, number: int) -> str:
+    """Where new contents wait: in ``.patchkit``, or beside the target where that lies on
+    another device (a bind mount, an editable install on another disk)."""
+    folder = path.rpartition("/")[0]
+    while folder and root.lstat(folder) is None:
+        folder = folder.rpartition("/")[0]
+    if own.same_device(STAGED, root, folder):
+        return f"{STAGED}/{number}"
+    return f"{folder}/.patchkit-{number}" if folder else f".patchkit-{number}"
+
+
+def _second_name(own: Root, root: Root, change: Change, undo: str, unsynced: Unsynced) -> None:
+    status = root.lstat(change.path)
+    if status is None or (
+        change.status is not None
+        and (status.st_ino, status.st_mtime_ns, status.st_size)
+        != (change.status.st_ino, change.status.st_mtime_ns, change.status.st_size)
+    ):
+        raise changed_meanwhile(root, change.path)
+    own.unlink(undo)
+    if not root.link(change.path, own, undo):
+        copy(root, change.path, own, undo, unsynced)
+    if change.keep and change.blob:
+        # Others can write through a shared inode: then its bytes are kept apart, too.
+        data = root.read(change.path, follow=True)
+        if digest(data) != change.blob:
+            raise changed_meanwhile(root, change.path)
+        _put_blob(own, change.blob, data)
+
+
+def _put_new(
+    own: Root, where: Root, root: Root, change: Change, staged: str, unsynced: Unsynced
+) -> None:
+    assert change.new is not None
+    status = change.status
+    not_seconds = set() if status is None else {int(status.st_mtime)}
+    if change.restore is None:
+        assert change.data is not None
+        if change.new["kind"] == "symlink":
+            where.symlink(staged, change.data)
+            return
+        where.create(
+            staged,
+            change.data,
+            change.new["mode"],
+            like=status if status is not None else _folder_status(root, change.path),
+            like_path=(root, change.path) if status is not None else None,
+            not_seconds=not_seconds,
+            unsynced=unsynced,
+        )
+        return
+    stash = f"{PRISTINE}/{change.restore}"
+    kept = ident_on_disk(own, stash)
+    if change.new["kind"] == "symlink":
+        if kept is None or not same(kept, change.new) or not own.link(stash, where, staged):
+            where.symlink(staged, os.fsencode(change.new["link"] or ""))
+        return
+    if kept is not None and kept["sha256"] == change.new["sha256"]:
+        if same(kept, change.new) and not change.path.endswith(JIT_SOURCES):
+            if own.link(stash, where, staged):
+                return
+            copy(own, stash, where, staged, unsynced)
+            return
+        data = own.read(stash)
+    else:
+        blob = f"{BLOBS}/{change.blob}" if change.blob else None
+        data = own.read(blob) if blob and own.lstat(blob) is not None else b""
+        if digest(data) != change.new["sha256"]:
+            raise PatchkitError(
+                f"the kept pristine bytes of {change.path} are damaged; they are not put back",
+                code="pristine-damaged",
+                file=change.path,
+                hint="reinstall the distribution; patchkit status then says how to go on",
+            )
+    where.create(
+        staged,
+        data,
+        change.new["mode"],
+        like=status,
+        like_path=(own, stash) if kept is not None else None,
+        not_seconds=not_seconds,
+    )
+
+
+def _put_blob(own: Root, name: str, data: bytes) -> None:
+    path = f"{BLOBS}/{name}"
+    if own.lstat(path) is None:
+        own.replace(path, data)
+
+
+def copy(
+    source: Root, path: str, target: Root, target_path: str, unsynced: Unsynced | None = None
+) -> None:
+    """A copy with mode, owner, attributes and times, where no link can be made."""
+    status = source.lstat(path)
+    assert status is not None
+    if stat.S_ISLNK(status.st_mode):
+        target.symlink(target_path, source.readlink(path))
+        return
+    target.create(
+        target_path,
+        source.read(path),
+        stat.S_IMODE(status.st_mode),
+        like=status,
+        like_path=(source, path),
+        times=(status.st_atime_ns, status.st_mtime_ns),
+        unsynced=unsynced,
+    )
+
+
+def _folder_status(root: Root, path: str) -> os.stat_result | None:
+    folder = path.rpartition("/")[0]
+    while folder and root.lstat(folder) is None:
+        folder = folder.rpartition("/")[0]
+    return root.lstat(folder) if folder else os.stat(root.path)
+
+
+def changed_meanwhile(root: Root, path: str) -> DriftError:
+    """The error for a file that is not what it was a moment ago."""
+    return DriftError(
+        f"{root.full(path)} was changed by someone else at this moment",
+        code="changed-meanwhile",
+        file=path,
+        hint="see who edits it, then try again",
+    )
