@@ -212,7 +212,7 @@ def _clean(own: Root, home: Home) -> None:
             if bundle["manifest"]:
                 keep[BLOBS].add(bundle["manifest"])
             for variant in bundle["variants"]:
-                keep[BLOBS].update(sha for _, sha in variant["patches"])
+                keep[BLOBS].add(variant["pack"])
     for folder in FOLDERS:
         for name in own.names(folder):
             if name not in keep[folder]:

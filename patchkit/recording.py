@@ -14,7 +14,7 @@ from .environment import Distribution, Environment, find_distribution
 from .fsio import digest
 from .manifest import profile_for
 from .plan import Content, Key
-from .series import Chosen, root_name
+from .series import Chosen, Part, root_name
 from .state import BundleEntry, DistributionEntry, Home, VariantEntry
 
 
@@ -46,7 +46,8 @@ def _bundle_entry(item: Chosen, versions: Mapping[str, str]) -> BundleEntry:
                 release=part.distribution.version,
                 versions=part.versions,
                 strip=part.strip,
-                patches=[[path, digest(data)] for path, data in part.patches],
+                patches=[(path, digest(data), len(data)) for path, data in part.patches],
+                pack=digest(_pack(part)),
                 upstream=part.upstream,
             )
             for part in item.parts
@@ -63,9 +64,14 @@ def blobs(chosen: Sequence[Chosen]) -> dict[str, bytes]:
         if item.manifest is not None:
             found[digest(item.manifest)] = item.manifest
         for part in item.parts:
-            for _, data in part.patches:
-                found[digest(data)] = data
+            data = _pack(part)
+            found[digest(data)] = data
     return found
+
+
+def _pack(part: Part) -> bytes:
+    """All patches of a part in one: a thousand are then one file to write and sync."""
+    return b"".join(data for _, data in part.patches)
 
 
 def fingerprint(
@@ -85,7 +91,7 @@ def fingerprint(
                 entry["version"],
                 entry["reverse"],
                 [
-                    [variant["distribution"], [sha256 for _, sha256 in variant["patches"]]]
+                    [variant["distribution"], [sha256 for _, sha256, _ in variant["patches"]]]
                     for variant in entry["variants"]
                 ],
             ]

@@ -23,12 +23,13 @@ from .environment import (
     tree_distribution,
 )
 from .errors import PatchkitError, Refused
+from .fsio import digest
 from .manifest import parse_manifest, select_variant
 from .mapping import Form, Known, Mapped, Mapping, map_patch, map_stripped
 from .model import Bundle, Patch
 from .patchfile import parse
 from .plan import Key, Step, reverse_file
-from .state import BLOBS, BundleEntry, Home
+from .state import BLOBS, BundleEntry, Home, VariantEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +124,32 @@ def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
 
     def blob(sha256: str) -> bytes:
         path = f"{home.holder}/{BLOBS}/{sha256}"
+        reason = "it is damaged"
         try:
             with open(path, "rb") as file:
-                return file.read()
+                data = file.read()
         except OSError as error:
-            raise PatchkitError(
-                f"the recorded patch {path} cannot be read: {error.strerror}",
-                code="state-damaged",
-                bundle=entry["name"],
-                hint="patchkit revert --all needs none of them and still works",
-            ) from None
+            reason = str(error.strerror)
+        else:
+            if digest(data) == sha256:
+                return data
+        raise PatchkitError(
+            f"what was recorded of the bundle cannot be read from {path}: {reason}",
+            code="state-damaged",
+            bundle=entry["name"],
+            hint="patchkit revert --all needs none of it and still works",
+        )
+
+    def unpack(variant: VariantEntry) -> tuple[tuple[str, bytes], ...]:
+        data, at, out = blob(variant["pack"]), 0, []
+        for path, _, size in variant["patches"]:
+            out.append((path, data[at : at + size]))
+            at += size
+        return tuple(out)
 
     if entry["loose"]:
-        name, sha256 = entry["variants"][0]["patches"][0]
-        return choose_loose(env, name, blob(sha256), strip=entry["strip"], reverse=entry["reverse"])
+        ((name, data),) = unpack(entry["variants"][0])
+        return choose_loose(env, name, data, strip=entry["strip"], reverse=entry["reverse"])
     assert entry["manifest"] is not None
     data = blob(entry["manifest"])
     bundle = parse_manifest(data, entry["name"])
@@ -152,9 +165,8 @@ def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
                 hint=f"apply it anew: patchkit apply {entry['name']}, or forget it: patchkit"
                 " revert --all",
             )
-        patches = tuple((path, blob(sha256)) for path, sha256 in variant["patches"])
         parts.append(
-            Part(dist, variant["versions"], variant["strip"], variant["upstream"], patches)
+            Part(dist, variant["versions"], variant["strip"], variant["upstream"], unpack(variant))
         )
     return Chosen(bundle, data, tuple(parts))
 

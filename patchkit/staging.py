@@ -94,10 +94,10 @@ def stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> lis
     for folder in FOLDERS:
         own.mkdir(folder)
     own.sync_folder(NAME)
-    for name, data in sorted(work.blobs.items()):
-        _put_blob(own, name, data)
     unsynced = Unsynced()
     try:
+        for name, data in sorted(work.blobs.items()):
+            _put_blob(own, name, data, unsynced)
         operations = [
             _stage_one(own, roots, number, change, unsynced, check)
             for number, change in enumerate(work.changes)
@@ -168,7 +168,7 @@ def _second_name(own: Root, root: Root, change: Change, undo: str, unsynced: Uns
         data = root.read(change.path, follow=True)
         if digest(data) != change.blob:
             raise changed_meanwhile(root, change.path)
-        _put_blob(own, change.blob, data)
+        _put_blob(own, change.blob, data, unsynced)
 
 
 def _put_new(
@@ -225,10 +225,12 @@ def _put_new(
     )
 
 
-def _put_blob(own: Root, name: str, data: bytes) -> None:
+def _put_blob(own: Root, name: str, data: bytes, unsynced: Unsynced) -> None:
+    """Keep bytes under their digest.  One that is there is named by the state, and whole:
+    what an interrupted command left was removed before."""
     path = f"{BLOBS}/{name}"
     if own.lstat(path) is None:
-        own.replace(path, data)
+        own.create(path, data, 0o644, unsynced=unsynced)
 
 
 def copy(

@@ -13,7 +13,8 @@ must stay cheap to import (``verify`` needs it) and must not decide what is to b
         undo/           second names of what the transaction replaces
         pristine/       the pristine files (hard links, so that the inode comes back)
         pycs/           byte-code of the pristine modules, put back on revert
-        blobs/          manifests, patches and copies of pristine bytes, by SHA-256
+        blobs/          manifests, the patches of a variant in one, and copies of pristine
+                        bytes, by SHA-256
 """
 
 from __future__ import annotations
@@ -62,13 +63,16 @@ class FileEntry(TypedDict):
 
 
 class VariantEntry(TypedDict):
-    """The variant chosen for one distribution.  ``release`` is what was installed."""
+    """The variant chosen for one distribution.  ``release`` is what was installed;
+    ``patches`` are [path, SHA-256, size], whose bytes stand one behind the other in the
+    blob ``pack``."""
 
     distribution: str
     release: str
     versions: str
     strip: int | None
-    patches: list[list[str]]
+    patches: list[tuple[str, str, int]]
+    pack: str
     upstream: str | None
 
 

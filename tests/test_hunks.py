@@ -1,0 +1,632 @@
+"""Promise 3: where a hunk goes, and where it is refused.
+
+The words of the promise, one by one: every line matches byte for byte, another offset is
+taken only where it is the single match or the heading singles it out, an offset into another
+def or class than the heading names is refused, an offset is reported.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from patchkit.errors import HunkError
+from patchkit.hunks import (
+    MAX_CANDIDATES,
+    Placement,
+    apply_hunks,
+    enclosing,
+    heading_agrees,
+    locate,
+    looks_applied,
+    nearest,
+    reverse,
+    split,
+)
+from patchkit.model import Hunk
+from patchkit.patchfile import parse
+
+
+def hunks(text: str | bytes) -> tuple[Hunk, ...]:
+    data = text.encode() if isinstance(text, str) else text
+    return parse(b"--- a/x\n+++ b/x\n" + data, "x").files[0].hunks
+
+
+def fault(reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(reason=reason, strict=True)
+
+
+def lines(text: str | bytes) -> list[bytes]:
+    return split(text.encode() if isinstance(text, str) else text)
+
+
+def numbered(count: int) -> list[bytes]:
+    return [f"line {number}\n".encode() for number in range(1, count + 1)]
+
+
+def refused(file: list[bytes], patch: Sequence[Hunk]) -> HunkError:
+    """The error, and that the file was left alone."""
+    before = list(file)
+    with pytest.raises(HunkError) as caught:
+        apply_hunks(file, patch)
+    assert file == before
+    assert caught.value.exit_code == 3
+    assert caught.value.hunk is not None
+    return caught.value
+
+
+# Changes line 5 of ten.
+MIDDLE = "@@ -2,7 +2,7 @@\n line 2\n line 3\n line 4\n-line 5\n+LINE 5\n line 6\n line 7\n line 8\n"
+
+
+# -- byte for byte -------------------------------------------------------------------------------
+
+
+def test_split_and_join_keep_every_byte() -> None:
+    data = b"a\r\nb\x0cc\rd\xe2\x80\xa8e\n\n\x00\xff"
+    assert split(data) == [b"a\r\n", b"b\x0cc\rd\xe2\x80\xa8e\n", b"\n", b"\x00\xff"]
+    assert split(b"") == []
+
+
+def test_at_the_stated_line() -> None:
+    file = numbered(10)
+    assert apply_hunks(file, hunks(MIDDLE)) == (Placement(2, 0),)
+    assert file[4] == b"LINE 5\n"
+    assert file[:4] + file[5:] == numbered(10)[:4] + numbered(10)[5:]
+
+
+def test_several_hunks_change_the_file_that_was_there_before_the_first() -> None:
+    file = numbered(30)
+    patch = hunks(
+        "@@ -1,2 +1,4 @@\n line 1\n+new\n+new\n line 2\n"
+        "@@ -10,3 +12,1 @@\n-line 10\n-line 11\n line 12\n"
+        "@@ -29,2 +29,2 @@\n line 29\n-line 30\n+last\n"
+    )
+    assert apply_hunks(file, patch) == (Placement(1, 0), Placement(10, 0), Placement(29, 0))
+    expected = numbered(30)
+    expected[29:] = [b"last\n"]
+    del expected[9:11]
+    expected[1:1] = [b"new\n", b"new\n"]
+    assert file == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"line 6 \n", b"line 6\r\n", b"\tline 6\n", b"Line 6\n", b"line 6\x00\n", b"line\xa06\n", b""],
+)
+def test_no_fuzz(line: bytes) -> None:
+    """Any difference in a context line refuses the hunk, the last one of three as well."""
+    for number in (1, 5, 7):
+        file = numbered(10)
+        file[number] = line.replace(b"6", str(number + 1).encode())
+        error = refused(file, hunks(MIDDLE))
+        assert error.code == "hunk-not-found"
+        assert (error.hunk, error.line) == (1, 3)
+
+
+def test_a_missing_last_line_end_is_part_of_the_line() -> None:
+    with_end, without = lines("a\nb\n"), lines("a\nb")
+    patch = hunks("@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n")
+    assert refused(with_end, patch).code == "hunk-not-found"
+    apply_hunks(without, patch)
+    assert without == [b"a\n", b"c\n"]
+    apply_hunks(without, hunks("@@ -1,2 +1,2 @@\n a\n-c\n+c\n\\ No newline\n"))
+    assert without == [b"a\n", b"c"]
+
+
+# -- offsets -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [1, 2, 100])
+def test_a_single_match_at_another_line_is_taken_and_reported(shift: int) -> None:
+    file = [b"new\n"] * shift + numbered(10)
+    assert apply_hunks(file, hunks(MIDDLE)) == (Placement(2 + shift, shift),)
+    assert file[shift + 4] == b"LINE 5\n"
+    assert sum(line == b"LINE 5\n" for line in file) == 1
+
+
+def test_a_single_match_above_the_stated_line() -> None:
+    moved = MIDDLE.replace("-2,7 +2,7", "-40,7 +40,7")
+    assert apply_hunks(numbered(10), hunks(moved)) == (Placement(2, -38),)
+    assert apply_hunks([*numbered(9), b"line 10"], hunks(moved)) == (Placement(2, -38),)
+
+
+def test_the_stated_line_wins_over_twins() -> None:
+    file = numbered(10) * 3
+    assert locate(file, hunks(MIDDLE)) == [Placement(2, 0)]
+    assert locate(file, hunks(MIDDLE.replace("-2,7 +2,7", "-12,7 +12,7"))) == [Placement(12, 0)]
+
+
+def test_two_matches_elsewhere_are_ambiguous() -> None:
+    error = refused([b"new\n", *numbered(10), *numbered(10)], hunks(MIDDLE))
+    assert error.code == "hunk-ambiguous"
+    assert error.data["candidates"] == [3, 13]
+    assert "2 places: lines 3, 13" in error.message
+    assert "-U10" in (error.hint or "")
+
+
+def test_many_matches_are_not_all_listed() -> None:
+    error = refused([b"new\n", *numbered(10) * 20], hunks(MIDDLE))
+    assert error.message.endswith("…")
+    assert len(error.data["candidates"]) == 20
+    error = refused([b"new\n", *numbered(10) * (MAX_CANDIDATES + 9)], hunks(MIDDLE))
+    assert f"more than {MAX_CANDIDATES} places" in error.message
+    assert len(error.data["candidates"]) == 50
+
+
+def test_a_block_that_overlaps_itself_is_ambiguous() -> None:
+    file = lines("new\n" + "x\n" * 9)
+    error = refused(file, hunks("@@ -50,4 +50,5 @@\n x\n x\n+y\n x\n x\n"))
+    assert error.code == "hunk-ambiguous"
+    assert error.data["candidates"] == [2, 3, 4, 5, 6, 7]
+
+
+def test_where_one_hunk_moved_the_stated_line_of_another_proves_nothing() -> None:
+    """A twin may stand there by chance, once the file has grown above it."""
+    patch = hunks(MIDDLE + "@@ -20,3 +20,3 @@\n line 20\n-line 21\n+LINE 21\n line 22\n")
+    file = [*numbered(10), *numbered(10), b"new\n", *numbered(30)[10:]]
+    assert file[1:8] == file[11:18] == numbered(8)[1:]
+    error = refused(file, patch)
+    assert (error.code, error.hunk) == ("hunk-ambiguous", 1)
+
+
+def test_a_line_that_ends_like_the_block_is_no_match() -> None:
+    file = [b"new\n", b"not line 2\n", *numbered(10)]
+    assert locate(file, hunks(MIDDLE)) == [Placement(4, 2)]
+    assert locate([b"new\n", *numbered(10)[:8], b"x"], hunks(MIDDLE)) == [Placement(3, 1)]
+    cut = [b"new\n", *numbered(8)]
+    cut[-1] = b"line 8"
+    assert refused(cut, hunks(MIDDLE)).code == "hunk-not-found"
+
+
+def test_hunks_keep_their_order() -> None:
+    patch = hunks(
+        "@@ -2,3 +2,3 @@\n a\n-b\n+B\n c\n@@ -12,3 +12,3 @@\n d\n-e\n+E\n f\n"
+    )
+    apart = lines("x\nx\nx\na\nb\nc\nx\nd\ne\nf\nx\n")
+    assert [place.line for place in locate(apart, patch)] == [4, 8]
+    crossed = lines("x\nd\ne\nf\nx\nx\nx\na\nb\nc\nx\n")
+    error = refused(crossed, patch)
+    assert (error.code, error.hunk, error.line) == ("hunk-order", 2, 8)
+
+
+def test_hunks_that_moved_onto_each_other_are_refused() -> None:
+    patch = hunks("@@ -2,3 +2,3 @@\n a\n-b\n+B\n c\n@@ -12,3 +12,3 @@\n c\n-d\n+D\n e\n")
+    error = refused(lines("x\nx\nx\na\nb\nc\nd\ne\nx\n"), patch)
+    assert (error.code, error.hunk) == ("hunk-order", 2)
+
+
+# -- the ends of the file ------------------------------------------------------------------------
+
+
+def test_a_hunk_cut_at_the_start_goes_to_the_start_alone() -> None:
+    patch = hunks("@@ -1,2 +1,3 @@\n+new\n line 1\n line 2\n")
+    assert locate(numbered(5), patch) == [Placement(1, 0)]
+    assert refused([b"x\n", *numbered(5)], patch).code == "hunk-not-found"
+
+
+def test_a_hunk_cut_at_the_end_goes_to_the_end_alone() -> None:
+    patch = hunks("@@ -4,2 +4,3 @@\n line 4\n line 5\n+new\n")
+    assert locate(numbered(5), patch) == [Placement(4, 0)]
+    assert locate([b"x\n", *numbered(5)], patch) == [Placement(5, 1)]
+    assert refused([*numbered(5), b"x\n"], patch).code == "hunk-not-found"
+    assert locate([*numbered(5), b"x\n", *numbered(5)], patch) == [Placement(10, 6)]
+
+
+def test_a_file_is_filled_and_emptied() -> None:
+    fill = hunks("@@ -0,0 +1,2 @@\n+a\n+b\n")
+    file: list[bytes] = []
+    assert apply_hunks(file, fill) == (Placement(1, 0),)
+    assert file == [b"a\n", b"b\n"]
+    assert refused(file, fill).code == "already-applied"
+    assert refused(lines("x\n"), fill).code == "hunk-not-found"
+    empty = [reverse(hunk) for hunk in fill]
+    assert refused(lines("a\nb\nc\n"), empty).code == "hunk-not-found"
+    apply_hunks(file, empty)
+    assert file == []
+
+
+# -- headings ------------------------------------------------------------------------------------
+
+TWO = """\
+import os
+
+
+class First:
+    def one(self, x):
+        a = 1
+        b = 2
+        return a + b
+
+    def two(self, x):
+        pass
+
+
+class Second:
+    def three(self, x):
+        a = 1
+        b = 2
+        return a + b
+
+    def four(self, x):
+        pass
+"""
+#: Changes ``b = 2`` of ``three``; written for a release in which line 100 held it.
+IN_THREE = "@@ -100,3 +100,3 @@ {}\n         a = 1\n-        b = 2\n+        b = 3\n         return a + b\n"
+
+
+def in_three(heading: str) -> tuple[Hunk, ...]:
+    return hunks(IN_THREE.format(heading))
+
+
+@pytest.mark.parametrize(
+    ("heading", "line"),
+    [
+        ("class Second:", 16),  # git's and GNU diff's default rule
+        ("class First:", 6),
+        ("def three(self, x):", 16),  # git's Python driver
+        ("def one(self, x):", 6),
+    ],
+)
+def test_a_heading_singles_one_out(heading: str, line: int) -> None:
+    file = lines(TWO)
+    assert apply_hunks(file, in_three(heading)) == (Placement(line, line - 100),)
+    assert file[line] == b"        b = 3\n"
+
+
+@pytest.mark.parametrize(
+    "heading",
+    ["", "def two(self, x):", "class Third:", "import os", "def three(self, y):", "class Sec"],
+)
+def test_a_heading_that_singles_none_out(heading: str) -> None:
+    error = refused(lines(TWO), in_three(heading))
+    assert error.code == "hunk-ambiguous"
+    assert error.data["candidates"] == [6, 16]
+
+
+def test_a_heading_that_two_places_share() -> None:
+    error = refused(lines(TWO + TWO), in_three("class Second:"))
+    assert error.code == "hunk-ambiguous"
+    assert error.data["candidates"] == [6, 16, 27, 37]
+
+
+def test_a_heading_that_is_no_def() -> None:
+    file = lines("TABLE = {\n    1: 2,\n    3: 4,\n}\nOTHER = {\n    1: 2,\n    3: 4,\n}\nx = 1\n")
+    patch = hunks("@@ -50,3 +50,3 @@ OTHER = {\n     1: 2,\n-    3: 4,\n+    3: 5,\n }\n")
+    assert apply_hunks(file, patch) == (Placement(6, -44),)
+    code = lines("int f(void)\n{\n  a;\n  b;\n}\n\nint g(void)\n{\n  a;\n  b;\n}\nend\n")
+    patch = hunks("@@ -9,2 +9,3 @@ int g(void)\n   a;\n+  c;\n   b;\n")
+    assert apply_hunks(code, patch) == (Placement(9, 0),)
+    patch = hunks("@@ -30,2 +30,3 @@ int f(void)\n   a;\n+  c;\n   b;\n")
+    assert locate(lines("int f(void)\n  a;\n  b;\nint g(void)\n  a;\n  b;\n\n"), patch) == [
+        Placement(2, -28)
+    ]
+
+
+@pytest.mark.parametrize("cut", [39, 40, 80])
+def test_a_heading_that_a_tool_cut(cut: int) -> None:
+    """GNU diff keeps 40 bytes of it, git 80; blanks at the cut are lost."""
+    names = [f"def handle(self, request, argument_{n}, more={'x' * 60}):" for n in "ab"]
+    body = "    a = 1\n    b = 2\n    return a\n"
+    file = lines(f"top = 0\n{names[0]}\n{body}{names[1]}\n{body}")
+    heading = names[1][:cut]
+    patch = hunks(f"@@ -90,2 +90,3 @@ {heading}\n     a = 1\n+    c = 3\n     b = 2\n")
+    if len(heading) > len("def handle(self, request, argument_"):
+        assert locate(file, patch) == [Placement(7, -83)]
+
+
+def test_an_offset_into_another_def_is_refused() -> None:
+    file = lines(TWO.replace("b = 2", "b = 9", 1))
+    for heading in ("class Third:", "class First:", "def one(self, x):", "async def gone():"):
+        error = refused(list(file), in_three(heading))
+        assert error.code == "hunk-wrong-place"
+        assert error.data["candidates"] == [16]
+        assert "line 16 (offset -84)" in error.message
+        assert f"names '{heading}'" in error.message
+        assert "inside 'def three(self, x):'" in error.message
+
+
+def test_an_offset_with_a_def_in_another_form() -> None:
+    """What a def is called decides, not its arguments."""
+    file = lines(TWO.replace("b = 2", "b = 9", 1))
+    for heading in (
+        "class Second:", "class Second(Base):", "def three(self, x):", "def three(self, y=1):",
+        "async def three(self):", "def three", "import os", "", "@decorator", "x = 1",
+    ):  # fmt: skip
+        assert locate(list(file), in_three(heading)) == [Placement(16, -84)]
+
+
+def test_at_the_stated_line_the_heading_is_not_asked() -> None:
+    patch = hunks(IN_THREE.replace("100,3", "16,3").format("class Gone:"))
+    assert locate(lines(TWO), patch) == [Placement(16, 0)]
+
+
+def test_a_heading_is_looked_for_above_the_first_line_of_the_hunk() -> None:
+    """xdl_emit.c: a hunk that begins with the def itself carries the one before."""
+    file = lines("x = 1\n" + TWO)
+    patch = hunks(
+        "@@ -10,3 +10,4 @@ def one(self, x):\n     def two(self, x):\n+        x = 1\n"
+        "         pass\n \n"
+    )
+    assert locate(file, patch) == [Placement(11, 1)]
+    assert heading_agrees(lines(TWO), patch[0], 9)
+    assert not heading_agrees(lines(TWO), patch[0], 10)
+
+
+def test_the_enclosing_def() -> None:
+    file = lines(TWO)
+    assert enclosing(file, 0) == b""
+    assert enclosing(file, 3) == b""
+    assert enclosing(file, 4) == b"class First:"
+    assert enclosing(file, 6) == b"def one(self, x):"
+    assert enclosing(file, 999) == b"def four(self, x):"
+    assert enclosing([b"\tasync  def f(): pass\n", b"x\n"], 1) == b"async  def f(): pass"
+
+
+# -- diagnosis -----------------------------------------------------------------------------------
+
+
+def test_already_applied() -> None:
+    for file in (numbered(10), [b"x\n", *numbered(10)]):
+        apply_hunks(file, hunks(MIDDLE))
+        assert looks_applied(file, hunks(MIDDLE))
+        error = refused(file, hunks(MIDDLE))
+        assert error.code == "already-applied"
+        assert "upstream" in (error.hint or "")
+
+
+def test_an_insertion_at_the_top_is_not_doubled() -> None:
+    patch = hunks("@@ -1,2 +1,3 @@\n+import os\n import os\n import re\n")
+    file = lines("import os\nimport re\n")
+    apply_hunks(file, patch)
+    assert file == lines("import os\nimport os\nimport re\n")
+    assert refused(file, patch).code == "already-applied"
+
+
+def test_what_fits_is_applied_although_it_could_be_taken_back() -> None:
+    """A reverse dry run alone says "applied" here: the new block stands there, too."""
+    patch = hunks("@@ -2,2 +2,3 @@\n a\n+a\n b\n")
+    file = lines("x\na\nb\ny\na\na\nb\n")
+    assert looks_applied(list(file), patch)
+    assert apply_hunks(file, patch) == (Placement(2, 0),)
+
+
+def test_half_applied() -> None:
+    second = "@@ -22,3 +22,3 @@\n line 22\n-line 23\n+LINE 23\n line 24\n"
+    patch = hunks(MIDDLE + second)
+    file = numbered(30)
+    apply_hunks(file, hunks(MIDDLE))
+    error = refused(file, patch)
+    assert (error.code, error.hunk) == ("hunk-not-found", 1)
+    assert error.data["half_applied"] is True
+    assert any("half applied" in line for line in error.detail)
+    file = numbered(30)
+    apply_hunks(file, hunks(second))
+    error = refused(file, patch)
+    assert (error.hunk, error.data["half_applied"]) == (2, True)
+
+
+def test_white_space_alone() -> None:
+    file = numbered(10)
+    file[3:5] = [b"line  4\n", b"line\t5\n"]
+    error = refused(file, hunks(MIDDLE))
+    assert error.data["reason"] == "whitespace"
+    assert "white space alone" in error.message
+    assert "mailer" in (error.hint or "")
+    # What cannot be seen is shown as Python would write it.
+    assert "  expected   'line 5\\n'" in error.detail
+    assert "  found    5   'line\\t5\\n'" in error.detail
+
+
+def test_line_ends_alone() -> None:
+    crlf = [line.replace(b"\n", b"\r\n") for line in numbered(10)]
+    error = refused(crlf, hunks(MIDDLE))
+    assert error.data["reason"] == "line-ends"
+    assert "line ends (CR LF) alone" in error.message
+    error = refused(numbered(10), hunks(MIDDLE.replace("\n", "\r\n")))
+    assert error.data["reason"] == "line-ends"
+
+
+def test_the_nearest_place() -> None:
+    file = lines("class Thing:\n    def method(self):\n") + numbered(10)
+    file[6] = b"line five\n"
+    error = refused(file, hunks(MIDDLE))
+    assert error.data["reason"] == "not-found"
+    near = error.data["nearest"]
+    assert (near["line"], near["inside"]) == (4, "def method(self):")
+    assert near["similarity"] == pytest.approx(6 / 7, abs=0.001)
+    assert error.data["expected"] == [f"line {number}" for number in range(2, 9)]
+    assert error.data["found"][3] == "line five"
+    assert error.detail[0] == "nearest: line 4 in 'def method(self):', 86% of the lines are equal"
+    assert "  expected   line 5" in error.detail
+    assert "  found    7   line five" in error.detail
+    assert "         4   line 2" in error.detail
+
+
+def test_the_nearest_place_at_the_end_of_the_file() -> None:
+    error = refused(numbered(6), hunks(MIDDLE))
+    assert error.data["nearest"]["line"] == 2
+    assert "  found    7   (end of file)" in error.detail
+
+
+def test_nothing_is_near() -> None:
+    error = refused(lines("x\ny\n"), hunks(MIDDLE))
+    assert "nearest" not in error.data
+    assert error.data["expected"][0] == "line 2"
+    assert "  expected   line 2" in error.detail
+    assert refused([], hunks(MIDDLE)).data["reason"] == "not-found"
+    assert nearest([], hunks(MIDDLE)[0]) == (None, 0.0)
+
+
+def test_control_characters_are_not_sent_to_the_terminal() -> None:
+    file = numbered(10)
+    file[4] = b"\x1b]0;title\x07 \xff line 5\n"
+    shown = "\n".join(refused(file, hunks(MIDDLE)).detail)
+    assert "\\x1b]0;title\\x07" in shown
+    assert shown.isprintable() or set(shown) <= {c for c in shown if c.isprintable() or c == "\n"}
+
+
+# -- not right yet -------------------------------------------------------------------------------
+
+
+@fault("the lines are equal: what differs is that they are not at the end of the file")
+def test_a_hunk_that_only_its_anchor_keeps_away() -> None:
+    error = refused([*numbered(5), b"x\n"], hunks("@@ -4,2 +4,3 @@\n line 4\n line 5\n+new\n"))
+    assert error.data["reason"] not in ("line-ends", "whitespace")
+    assert "CR LF" not in error.message
+
+
+@fault("what is looked for backwards need not stand at the end of the file")
+def test_lines_removed_at_the_end_that_are_still_there_are_not_applied() -> None:
+    patch = hunks("@@ -4,3 +4,2 @@\n line 4\n line 5\n-line 6\n")
+    assert refused([*numbered(6), b"added behind\n"], patch).code == "hunk-not-found"
+
+
+@fault("places are counted before those that cannot be meant are left out")
+def test_the_only_place_at_the_end_of_many() -> None:
+    patch = hunks("@@ -1998,3 +1998,4 @@\n x\n x\n x\n+y\n")
+    file = [b"x\n"] * (MAX_CANDIDATES + 1010)
+    assert locate(file, patch) == [Placement(len(file) - 2, len(file) - 2000)]
+
+
+@fault("GNU diff cuts a heading at 40 bytes, in the middle of the name")
+def test_a_name_that_gnu_diff_cut() -> None:
+    name = "def test_a_very_long_name_of_a_function_that_says_it_all(self):"
+    file = lines(f"import os\n{name}\n    a = 1\n    b = 2\n    return a\n")
+    patch = hunks(f"@@ -90,2 +90,3 @@ {name[:40]}\n     a = 1\n+    c = 3\n     b = 2\n")
+    assert locate(file, patch) == [Placement(3, -87)]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("@@ -3 +3 @@\n-line 3\n+LINE 3\n", [2, b"LINE 3\n"]),
+        ("@@ -1 +1 @@\n-line 1\n+LINE 1\n", [0, b"LINE 1\n"]),
+        ("@@ -3,0 +4 @@\n+new\n", [3, b"new\n"]),
+        ("@@ -0,0 +1 @@\n+new\n", [0, b"new\n"]),
+    ],
+)
+@fault("git (--unidiff-zero) and GNU patch apply a hunk without context at its line")
+def test_hunks_without_context_at_their_line(body: str, expected: tuple[int, bytes]) -> None:
+    file = numbered(6)
+    apply_hunks(file, hunks(body))
+    assert file[expected[0]] == expected[1]
+
+
+# -- against the promise, by brute force -----------------------------------------------------------
+
+_LINES = st.sampled_from([b"a\n", b"a\n", b"b\n", b"\n", b"aa\n"])
+
+
+def make_hunks(old: list[bytes], new: list[bytes], context: int) -> tuple[Hunk, ...]:
+    out = []
+    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
+    for group in matcher.get_grouped_opcodes(context):
+        first, last = group[0], group[-1]
+        signs = b"".join(
+            b" " * (i2 - i1) if tag == "equal" else b"-" * (i2 - i1) + b"+" * (j2 - j1)
+            for tag, i1, i2, j1, j2 in group
+        )
+        before, after = old[first[1] : last[2]], new[first[3] : last[4]]
+        out.append(
+            Hunk(
+                first[1] + bool(before),
+                first[3] + bool(after),
+                tuple(before),
+                tuple(after),
+                len(signs) - len(signs.lstrip(b" ")),
+                len(signs) - len(signs.rstrip(b" ")),
+                b"",
+                1,
+                signs,
+            )
+        )
+    return tuple(out)
+
+
+def brute(file: list[bytes], patch: Sequence[Hunk]) -> list[int] | str:
+    """Promise 3 as it is written, without headings: lines from 0, or why not."""
+    every: list[list[int]] = []
+    stated = []
+    for hunk in patch:
+        size = len(hunk.old)
+        stated.append(hunk.old_start - bool(size))
+        every.append(
+            [
+                place
+                for place in range(len(file) - size + 1)
+                if tuple(file[place : place + size]) == hunk.old
+                and (hunk.leading or hunk.old_start > 1 or place == 0)
+                and (hunk.trailing or place + size == len(file))
+            ]
+        )
+    if all(line in places for line, places in zip(stated, every, strict=True)):
+        return stated
+    floor = 0
+    out = []
+    for hunk, places in zip(patch, every, strict=True):
+        if not places:
+            return "not found"
+        if len(places) > 1:
+            return "ambiguous"
+        if places[0] < floor:
+            return "order"
+        floor = places[0] + len(hunk.old)
+        out += places
+    return out
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(_LINES, max_size=14),
+    st.lists(st.tuples(st.integers(0, 14), st.integers(0, 2), st.lists(_LINES, max_size=2))),
+    st.lists(st.tuples(st.integers(0, 14), st.integers(0, 2), st.lists(_LINES, max_size=3))),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_places_are_those_of_the_promise(
+    old: list[bytes],
+    edits: list[tuple[int, int, list[bytes]]],
+    meanwhile: list[tuple[int, int, list[bytes]]],
+    context: int,
+    last_line_has_an_end: bool,
+) -> None:
+    new, now = list(old), list(old)
+    for changed, todo in ((new, edits), (now, meanwhile)):
+        for place, gone, came in todo:
+            changed[place : place + gone] = came
+    if not last_line_has_an_end and old:
+        for side in (old, new, now):
+            if side:
+                side[-1] = side[-1].rstrip(b"\n") or b"x"
+    patch = make_hunks(old, new, context)
+    assume(patch)
+    # A hunk of full context from line 1 on, and one without old lines, are told elsewhere.
+    assume(all(h.old and (h.old_start > 1 or h.leading == 0) for h in patch))
+    expected = brute(now, patch)
+    file = list(now)
+    if isinstance(expected, str):
+        error = refused(file, patch)
+        assert error.code in {
+            "not found": ("hunk-not-found", "already-applied"),
+            "ambiguous": ("hunk-ambiguous",),
+            "order": ("hunk-order",),
+        }[expected]
+        return
+    found = apply_hunks(file, patch)
+    assert [place.line - 1 for place in found] == expected
+    for place, hunk in zip(found, patch, strict=True):
+        assert place.offset == place.line - hunk.old_start
+    spliced = list(now)
+    for start, hunk in reversed(list(zip(expected, patch, strict=True))):
+        spliced[start : start + len(hunk.old)] = hunk.new
+    assert file == spliced
+    # And back: the hunks turned round, at the lines where the new text now stands.
+    if now == old:
+        assert file == new
+        apply_hunks(file, [reverse(hunk) for hunk in patch])
+        assert file == old
