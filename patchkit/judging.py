@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from .assertions import evaluate
-from .environment import Environment, find_distribution
+from .distributions import find_distribution
+from .environment import Environment
 from .errors import Refused
 from .fsio import digest
 from .manifest import version_matches

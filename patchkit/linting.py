@@ -12,7 +12,8 @@ from dataclasses import asdict
 
 from . import bundles as source
 from . import lint as rules
-from .environment import Environment, find_distribution, open_environment
+from .distributions import find_distribution
+from .environment import Environment, open_environment
 from .errors import PatchkitError, Refused
 from .fsio import Root
 from .session import Options, Report

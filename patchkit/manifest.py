@@ -26,6 +26,7 @@ from .model import (
     Target,
     Variant,
 )
+from .names import normalise
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -111,12 +112,6 @@ def render_lock(patches: Mapping[str, str]) -> bytes:
         *(f'{_toml(path)} = "{patches[path]}"' for path in sorted(patches)),
     ]
     return ("\n".join(lines) + "\n").encode()
-
-
-def normalise(distribution: str) -> str:
-    """A distribution's name as PEP 503 compares it: ``FlashInfer_Python`` and
-    ``flashinfer-python`` are one."""
-    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def split_requirement(text: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import bundles as source
-from .environment import find_distribution
+from .distributions import find_distribution
 from .errors import PatchkitError, Refused
 from .manifest import profile_for, version_matches
 from .model import Assertion, Bundle

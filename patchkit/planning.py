@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .caches import folders_to_set_aside
-from .environment import Distribution, Environment, Record, find_distribution
+from .distributions import Distribution, find_distribution
+from .environment import Environment
 from .footprint import Footprint
 from .fsio import digest
 from .judging import Judge
 from .plan import Content, Key, Wanted, materialise
+from .record import Record
 from .recording import blobs, bundle_entries, distribution_entries, fingerprint
 from .roots import Roots
 from .series import Chosen, Series, build

@@ -9,9 +9,11 @@ import os
 from collections.abc import Callable, Iterator
 
 from . import bundles as source
-from .environment import Distribution, Environment, Record, find_distribution
+from .distributions import Distribution, find_distribution
+from .environment import Environment
 from .errors import PatchkitError
 from .fsio import Root, digest
+from .record import Record
 from .verify import Problem
 
 Progress = Callable[[str, int, int], None]

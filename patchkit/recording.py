@@ -10,7 +10,8 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from .environment import Distribution, Environment, find_distribution
+from .distributions import Distribution, find_distribution
+from .environment import Environment
 from .fsio import digest
 from .manifest import profile_for
 from .plan import Content, Key

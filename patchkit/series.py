@@ -12,16 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from . import bundles as source
-from .environment import (
+from .distributions import (
     Distribution,
-    Environment,
-    Record,
     find_distribution,
-    find_git,
     list_distributions,
     owner,
     tree_distribution,
 )
+from .editable import find_git
+from .environment import Environment
 from .errors import PatchkitError, Refused
 from .fsio import digest
 from .manifest import parse_manifest, select_variant
@@ -29,6 +28,7 @@ from .mapping import Form, Known, Mapped, Mapping, map_patch, map_stripped
 from .model import Bundle, Patch
 from .patchfile import parse
 from .plan import Key, Step, reverse_file
+from .record import Record
 from .state import BLOBS, BundleEntry, Home, VariantEntry
 
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .environment import Environment, open_environment, tree_distribution
+from .distributions import tree_distribution
+from .environment import Environment, open_environment
 from .errors import Fault, Refused
 from .state import Home
 

@@ -12,11 +12,12 @@ import stat
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from .environment import Distribution, Record
+from .distributions import Distribution
 from .errors import DriftError, PatchkitError
 from .fsio import Root, digest
 from .model import FileState
 from .plan import Key
+from .record import Record
 from .roots import Roots
 from .state import BLOBS, PRISTINE, FileEntry, Home, Ident, State, same
 

@@ -1346,6 +1346,8 @@ def test_messages_say_what_was_found() -> None:
     assert finding.message == "n > 0 on line 13 is false, expected true"
     finding = condition("X = 1\nX = 0\ny = X, X", "X, X")
     assert finding.message.endswith("unknown: X (assigned differently on lines 1, 2)")
+    finding = condition("x = f(a if u() else b)\nfrom m import a, b, f, u\n", "a if u() else b")
+    assert finding.message.endswith("expected true: unknown: u()")
     names = " or ".join(f"local{n}" for n in range(7))
     source = f"def f({names.replace(' or', ',')}):\n    return {names}\n"
     assert condition(source, names).message.endswith("local4 (local to f), …")

@@ -17,7 +17,6 @@ from patchkit.errors import PatchkitError
 from patchkit.patchfile import parse
 from tests.strategies import (
     GNU_DIFF,
-    STAMPED,
     Tools,
     Tree,
     apply,

@@ -30,20 +30,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patchkit import environment
-from patchkit.environment import (
+from patchkit.distributions import (
     Distribution,
-    Environment,
-    Record,
-    RecordRow,
     find_distribution,
-    find_git,
     list_distributions,
-    normalise,
-    open_environment,
     owner,
     tree_distribution,
 )
+from patchkit.editable import find_git
+from patchkit.environment import Environment, open_environment
 from patchkit.errors import Refused, UsageError
+from patchkit.names import normalise
+from patchkit.record import Record, RecordRow
 from tests.conftest import Git, clean_environment
 from tests.releases import BUILD, ROOT
 

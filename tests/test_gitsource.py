@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patchkit import gitsource
-from patchkit.environment import find_git
+from patchkit.editable import find_git
 from patchkit.errors import Refused
 from patchkit.gitsource import clean_paths, head_commit, tracked_paths
 from tests.conftest import Git, clean_environment

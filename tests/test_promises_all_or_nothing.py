@@ -20,7 +20,6 @@ from tests.support.lab import (
     ACME,
     ALPHA,
     BETA,
-    BOLT,
     DELTA,
     GAMMA,
     HEADER,

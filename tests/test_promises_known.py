@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests import releases
 from tests.support import wheels
 from tests.support.lab import (
     ACME,
