@@ -110,34 +110,50 @@ def read_patch(folder: str, bundle: Bundle, path: str) -> bytes:
     :class:`Refused`: ``patch-missing``, ``patch-outside``, ``patch-not-locked`` or
     ``patch-changed``.
     """
-    data = read_patch_file(folder, path, bundle.name)
-    check_lock(bundle, path, data)
-    return data
+    return patch_reader(folder, bundle)(path)
+
+
+def patch_reader(folder: str, bundle: Bundle) -> Callable[[str], bytes]:
+    """:func:`read_patch` for one bundle; a series of a thousand looks up its lock and its
+    folders once."""
+    lock = None if bundle.lock is None else dict(bundle.lock)
+    read = _file_reader(folder, bundle.name)
+
+    def read_checked(path: str) -> bytes:
+        data = read(path)
+        if lock is not None:
+            _check_lock(bundle.name, lock, path, data)
+        return data
+
+    return read_checked
 
 
 def check_lock(bundle: Bundle, path: str, data: bytes) -> None:
     """Raise :class:`Refused` unless ``data`` is what the bundle's lock says, if it has one."""
-    if bundle.lock is None:
-        return
-    expected = dict(bundle.lock).get(path)
+    if bundle.lock is not None:
+        _check_lock(bundle.name, dict(bundle.lock), path, data)
+
+
+def _check_lock(name: str, lock: Mapping[str, str], path: str, data: bytes) -> None:
+    expected = lock.get(path)
     found = hashlib.sha256(data).hexdigest()
     if found == expected:
         return
-    update = f"patchkit lint --update-lock {bundle.name}"
+    update = f"patchkit lint --update-lock {name}"
     if expected is None:
         raise Refused(
-            f"{path} is not in manifests/{bundle.name}.lock",
+            f"{path} is not in manifests/{name}.lock",
             code="patch-not-locked",
             hint=f"if it belongs to the bundle: {update}",
-            bundle=bundle.name,
+            bundle=name,
             patch=path,
         )
     raise Refused(
-        f"{path} is not the file that manifests/{bundle.name}.lock was made for",
+        f"{path} is not the file that manifests/{name}.lock was made for",
         code="patch-changed",
         hint=f"{_what_changed(data, expected)}; if it is meant to be so: {update}",
         detail=(f"expected SHA-256 {expected}", f"found    SHA-256 {found}"),
-        bundle=bundle.name,
+        bundle=name,
         patch=path,
         data={"expected": expected, "found": found},
     )
@@ -148,26 +164,42 @@ def read_patch_file(folder: str, path: str, bundle: str) -> bytes:
 
     Links are followed and must not lead out of ``patches/``.
     """
+    return _file_reader(folder, bundle)(path)
+
+
+def _file_reader(folder: str, bundle: str) -> Callable[[str], bytes]:
     root = os.path.realpath(os.path.join(folder, "patches"))
-    real = "" if "\0" in path else os.path.realpath(os.path.join(root, path))
-    if not real.startswith(os.path.join(root, "")):
-        raise Refused(
-            f"{path!r} leads outside {root}",
-            code="patch-outside",
-            hint="a patch file of a bundle must lie below patches/, also where a link points",
-            bundle=bundle,
-            patch=path,
-        )
-    data = _read_if_there(real)
-    if data is None:
-        raise Refused(
-            f"the patch file {path} is missing from {root}",
-            code="patch-missing",
-            hint=f"bring it back, or take it out of manifests/{bundle}.toml",
-            bundle=bundle,
-            patch=path,
-        )
-    return data
+    real_folders: dict[str, str] = {}
+
+    def resolve(path: str) -> str:
+        above, name = os.path.split(path)
+        if above not in real_folders:
+            real_folders[above] = os.path.realpath(os.path.join(root, above))
+        full = os.path.join(real_folders[above], name)
+        return os.path.realpath(full) if os.path.islink(full) or name in ("", ".", "..") else full
+
+    def read(path: str) -> bytes:
+        real = "" if "\0" in path else resolve(path)
+        if not real.startswith(os.path.join(root, "")):
+            raise Refused(
+                f"{path!r} leads outside {root}",
+                code="patch-outside",
+                hint="a patch file of a bundle must lie below patches/, also where a link points",
+                bundle=bundle,
+                patch=path,
+            )
+        data = _read_if_there(real)
+        if data is None:
+            raise Refused(
+                f"the patch file {path} is missing from {root}",
+                code="patch-missing",
+                hint=f"bring it back, or take it out of manifests/{bundle}.toml",
+                bundle=bundle,
+                patch=path,
+            )
+        return data
+
+    return read
 
 
 def _what_changed(data: bytes, expected: str) -> str:

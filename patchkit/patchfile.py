@@ -32,11 +32,11 @@ _IN_OLD = bytes(0 if sign in b"+\\" else 1 for sign in range(256))
 _IN_NEW = bytes(0 if sign in b"-\\" else 1 for sign in range(256))
 _EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 _MODES = {0o100644, 0o100755, 0o100664, 0o120000}
-_EXTENDED = (
-    b"old mode ", b"new mode ", b"deleted file mode ", b"new file mode ", b"copy from ",
-    b"copy to ", b"rename from ", b"rename to ", b"rename old ", b"rename new ",
-    b"similarity index ", b"dissimilarity index ", b"index ",
-)  # fmt: skip
+_EXTENDED = re.compile(
+    rb"(old mode|new mode|deleted file mode|new file mode|copy from|copy to|rename from|rename to"
+    rb"|rename old|rename new|similarity index|dissimilarity index|index) (.*?)\r?\n?\Z",
+    re.DOTALL,
+)
 MAX_BINARY = 256 * 1024 * 1024
 
 
@@ -173,18 +173,14 @@ class _Reader:
         header: dict[bytes, bytes] = {}
         place = start + 1
         while place < len(lines):
-            line = lines[place]
-            for key in _EXTENDED:
-                if line.startswith(key):
-                    if key in header:
-                        raise PatchSyntaxError(
-                            f"the header line '{key.decode().strip()}' stands twice",
-                            line=place + 1,
-                        )
-                    header[key] = line[len(key) :].rstrip(b"\r\n")
-                    break
-            else:
+            found = _EXTENDED.match(lines[place])
+            if not found:
                 break
+            if found[1] in header:
+                raise PatchSyntaxError(
+                    f"the header line '{found[1].decode()}' stands twice", line=place + 1
+                )
+            header[found[1]] = found[2]
             place += 1
         has_names = (
             place + 1 < len(lines)
@@ -204,15 +200,15 @@ class _Reader:
         new: str | None = names[1] if names else None
 
         change: ChangeKind = "modify"
-        old_mode = self._mode(header, b"old mode ", start)
-        new_mode = self._mode(header, b"new mode ", start)
-        if b"new file mode " in header:
-            change, new_mode = "add", self._mode(header, b"new file mode ", start)
-        elif b"deleted file mode " in header:
-            change, old_mode = "delete", self._mode(header, b"deleted file mode ", start)
+        old_mode = self._mode(header, b"old mode", start)
+        new_mode = self._mode(header, b"new mode", start)
+        if b"new file mode" in header:
+            change, new_mode = "add", self._mode(header, b"new file mode", start)
+        elif b"deleted file mode" in header:
+            change, old_mode = "delete", self._mode(header, b"deleted file mode", start)
         for word, kind in ((b"rename", "rename"), (b"copy", "copy")):
-            source = header.get(word + b" from ", header.get(word + b" old "))
-            target = header.get(word + b" to ", header.get(word + b" new "))
+            source = header.get(word + b" from", header.get(word + b" old"))
+            target = header.get(word + b" to", header.get(word + b" new"))
             if (source is None) != (target is None):
                 raise PatchSyntaxError(f"a {kind} with one name only", line=start + 1)
             if source is not None and target is not None:
@@ -222,8 +218,8 @@ class _Reader:
                 old = _with_prefix(_unquote(source), old, "a/")
                 new = _with_prefix(_unquote(target), new, "b/")
         old_blob = new_blob = None
-        if b"index " in header:
-            blobs = re.match(rb"([0-9a-f]+)\.\.([0-9a-f]+)(?: (\d+))?\s*\Z", header[b"index "])
+        if b"index" in header:
+            blobs = re.match(rb"([0-9a-f]+)\.\.([0-9a-f]+)(?: (\d+))?\s*\Z", header[b"index"])
             if not blobs:
                 raise PatchSyntaxError("an 'index' line that is not understood", line=start + 1)
             old_blob, new_blob = blobs[1].decode(), blobs[2].decode()
@@ -317,7 +313,7 @@ class _Reader:
         start: int,
     ) -> None:
         """A file without hunks must be one that needs none, or the patch was cut off."""
-        similar = header.get(b"similarity index ", b"100%").strip()
+        similar = header.get(b"similarity index", b"100%").strip()
         if change in ("rename", "copy"):
             whole = similar == b"100%" and (old_blob is None or old_blob == new_blob)
         elif change == "add":
@@ -325,7 +321,7 @@ class _Reader:
         elif change == "delete":
             whole = old_blob is None or _EMPTY_BLOB.startswith(old_blob)
         else:
-            whole = b"old mode " in header and (old_blob is None or old_blob == new_blob)
+            whole = b"old mode" in header and (old_blob is None or old_blob == new_blob)
         if not whole:
             raise PatchSyntaxError(
                 "a file header that announces a change, and no hunk: the patch is cut off,"
@@ -635,7 +631,7 @@ def _header_name(line: bytes) -> str | None:
     else:
         name = _decoded(text.split(b"\t", 1)[0].rstrip(b" "))
         # GNU diff before 2.7 and others put a time behind blanks.
-        stamped = re.fullmatch(r"(.*?) +\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d.*", name)
+        stamped = " " in name and re.fullmatch(r"(.*?) +\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d.*", name)
         if stamped:
             name = stamped[1]
     return None if name == "/dev/null" else name

@@ -73,7 +73,7 @@ def choose(env: Environment, folder: str, name: str) -> Chosen:
     required distribution is missing or its release has no variant."""
     data = source.read_manifest(folder, name)
     bundle = parse_manifest(data, name, source.read_lock(folder, name))
-    return choose_variants(env, bundle, data, lambda path: source.read_patch(folder, bundle, path))
+    return choose_variants(env, bundle, data, source.patch_reader(folder, bundle))
 
 
 def choose_variants(
@@ -205,6 +205,7 @@ class _Builder:
         self._home = home
         self._listed: dict[str, Known] = {}
         self._mapped: dict[str, list[Mapped]] = {}
+        self._names: dict[str, str] = {}
         self._trees: dict[str, TreeKnown] = {}
         self._packages: dict[str, tuple[Distribution, Record]] = {}
         self.series = Series()
@@ -222,7 +223,9 @@ class _Builder:
                 else map_patch(patch.files, self._known(dist))
             )
         series = self.series
-        name = root_name(self._home, root)
+        name = self._names.get(root)
+        if name is None:
+            name = self._names[root] = root_name(self._home, root)
         for mapped in mapping.files:
             for path in (mapped.old, mapped.new):
                 if path is not None and (name, path) not in series.owners:

@@ -409,13 +409,12 @@ def test_hostile_paths_are_refused_by_the_strip_level(path: str) -> None:
 
 @pytest.mark.parametrize("path", HOSTILE[1:7])
 def test_hostile_paths_never_find_a_file(path: str) -> None:
-    for name in (f"a/{path}", f"new:b/{path}"):
-        try:
-            mapping = mapped("a/sglang/version.py", name)
-        except Refused:
-            continue
-        assert places(mapping) == ["sglang/version.py"]
-        assert mapping.left_out == (f"b/{path}",)
+    try:
+        mapping = mapped("a/sglang/version.py", f"a/{path}")
+    except Refused:
+        return
+    assert places(mapping) == ["sglang/version.py"]
+    assert mapping.left_out == (f"b/{path}",)
 
 
 @given(st.lists(st.sampled_from(["a", "..", ".", "", "/", ".git", "x.dist-info", "~", "C:", "sglang"])))
