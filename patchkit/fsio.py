@@ -33,6 +33,7 @@ class Root:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._devices: dict[str, int] = {}
         self._folders: dict[str, int] = {"": os.open(path, _FOLDER & ~os.O_NOFOLLOW)}
 
     def close(self) -> None:
@@ -100,22 +101,40 @@ class Root:
             flags = _READ & ~os.O_NOFOLLOW if follow else _READ
             descriptor = os.open(name, flags, dir_fd=folder)
             try:
-                status = os.fstat(descriptor)
-                if not stat.S_ISREG(status.st_mode):
-                    raise Refused(
-                        f"{self.full(path)} is no regular file", code="not-a-file", file=path
-                    )
-                if status.st_size > MAX_FILE:
-                    raise Refused(
-                        f"{self.full(path)} has {status.st_size} bytes; the limit is {MAX_FILE}",
-                        code="file-too-large",
-                        file=path,
-                    )
-                return _read_all(descriptor, status.st_size)
+                return self._read_open(descriptor, path)
             finally:
                 os.close(descriptor)
         except OSError as error:
             raise self._named(error, path) from None
+
+    def read_noting(self, path: str) -> tuple[bytes, bool]:
+        """:meth:`read`, and whether the file has extended attributes."""
+        folder, name = self._at(path)
+        try:
+            descriptor = os.open(name, _READ, dir_fd=folder)
+            try:
+                data = self._read_open(descriptor, path)
+                has = False
+                if sys.platform == "linux":
+                    with suppress(OSError):
+                        has = bool(os.listxattr(descriptor))
+                return data, has
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._named(error, path) from None
+
+    def _read_open(self, descriptor: int, path: str) -> bytes:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise Refused(f"{self.full(path)} is no regular file", code="not-a-file", file=path)
+        if status.st_size > MAX_FILE:
+            raise Refused(
+                f"{self.full(path)} has {status.st_size} bytes; the limit is {MAX_FILE}",
+                code="file-too-large",
+                file=path,
+            )
+        return _read_all(descriptor, status.st_size)
 
     def readlink(self, path: str) -> bytes:
         """What a symlink leads to."""
@@ -292,10 +311,15 @@ class Root:
         self.rename(aside, self, path)
         self.sync_folder(path.rpartition("/")[0])
 
-    def same_device(self, folder: str, other: Root, other_folder: str) -> bool:
-        """Whether a rename between two folders can work at all."""
-        here, there = os.fstat(self._folder(folder)), os.fstat(other._folder(other_folder))
-        return here.st_dev == there.st_dev
+    def device(self, folder: str) -> int | None:
+        """The device that a folder is on; None where there is no such folder.  Between two
+        devices no rename works."""
+        if folder not in self._devices:
+            try:
+                self._devices[folder] = os.fstat(self._folder(folder)).st_dev
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return self._devices[folder]
 
     def can_write(self, folder: str) -> OSError | None:
         """Why files cannot be put into a folder; None when they can."""

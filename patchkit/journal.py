@@ -14,11 +14,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from .bytecode import drop_pycs
+from .bytecode import drop_pycs, upper
 from .errors import DriftError, Fault, PatchkitError
 from .fsio import Root, digest, move_tree, remove_file
 from .roots import Roots
-from .staging import Work, changed_meanwhile, copy, preflight, stage
+from .staging import Work, changed_meanwhile, copy, preflight, remove_beside, stage
 from .state import (
     BLOBS,
     FOLDERS,
@@ -79,6 +79,7 @@ def commit(
     except BaseException as error:
         try:
             if not staged:
+                remove_beside(own, roots)
                 _clean(own, home)
             elif _published(own, journal["state"]):
                 # The record is out: what failed was its sync.  Forwards is the way.
@@ -114,6 +115,7 @@ def recover(own: Root, home: Home, roots: Roots) -> str | None:
     if journal is None:
         if not home.unfinished():
             return None
+        remove_beside(own, roots)
         _clean(own, home)
         return "tidied"
     if _published(own, journal["state"]):
@@ -263,10 +265,7 @@ def roll_back(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> N
         )
     _sync_targets(roots, journal)
     _outside(journal)
-    for operation in journal["operations"]:
-        staged = operation["staged"]
-        if staged is not None and not staged.startswith(f"{NAME}/"):
-            roots[operation["root"]].unlink(staged)
+    remove_beside(own, roots)
     _clean(own, home)
 
 
@@ -294,8 +293,10 @@ def _undo(own: Root, roots: Roots, operation: dict[str, Any]) -> bool:
 
 def _move(source: Root, name: str, target: Root, path: str) -> None:
     """Rename; across devices copy into place and remove."""
-    folder = name.rpartition("/")[0]
-    if source.same_device(folder, target, path.rpartition("/")[0]):
+    there = target.device(upper(path))
+    if there is None:
+        raise FileNotFoundError(f"{target.full(upper(path))} is gone")
+    if source.device(upper(name)) == there:
         source.rename(name, target, path)
         return
     aside = f"{path}.patchkit-back"

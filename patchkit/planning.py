@@ -218,6 +218,7 @@ class _Computation:
                 blob=blob,
                 keep=keep if seen.entry is None and seen.before is not None else None,
                 status=seen.status,
+                attributes=seen.attributes and seen.status is not None,
             )
             self.work.changes.append(change)
         if not same(new, seen.before):

@@ -30,7 +30,7 @@ class Seen:
     ``status`` is of the path itself (of the link, where an installer linked the file).
     ``shared`` says that the pristine inode has other names, so that others may write
     through it; ``sha256`` is then of its bytes.  ``entry`` is the record of a file that
-    patchkit changed.
+    patchkit changed; ``attributes`` is False where the file has no extended ones.
     """
 
     now: Ident | None
@@ -39,6 +39,7 @@ class Seen:
     view: FileState | None = None
     shared: bool = False
     sha256: str | None = None
+    attributes: bool = True
     entry: FileEntry | None = None
 
 
@@ -61,6 +62,7 @@ class Snapshot:
         self._rows: dict[str, dict[str, str | None]] = {}
         self._git: dict[Key, bool | None] = {}
         self._own: Root | None = None
+        self._attributes = True
         self.taken_as_pristine: list[Key] = []
         self.reinstalled: list[Key] = []
 
@@ -86,7 +88,9 @@ class Snapshot:
         seen = self._seen.get(key)
         if seen is None:
             entry = self._entries.get(key)
+            self._attributes = True  # unless the file was read, and has none
             seen = self._see_recorded(key, entry) if entry else self._see_fresh(key)
+            seen.attributes = self._attributes
             self._seen[key] = seen
         return seen
 
@@ -189,7 +193,7 @@ class Snapshot:
         mode = stat.S_IMODE(status.st_mode)
         if not stat.S_ISREG(status.st_mode):
             return Ident(kind="other", mode=mode, sha256="", link=None), None
-        data = root.read(path)
+        data, self._attributes = root.read_noting(path)
         return Ident(kind="file", mode=mode, sha256=digest(data), link=None), data
 
     def _is_pristine(self, key: Key, now: Ident | None, data: bytes | None) -> bool:

@@ -7,12 +7,14 @@ No file of the environment is changed here.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .bytecode import upper
 from .errors import DriftError, PatchkitError
 from .fsio import Root, Unsynced, digest
 from .roots import Roots
@@ -22,13 +24,17 @@ from .state import BLOBS, FOLDERS, NAME, PRISTINE, STAGED, UNDO, Ident, ident_on
 JIT_SOURCES = (".cu", ".cuh", ".h", ".hpp", ".inl", ".cpp", ".cc", ".jinja", ".j2")
 
 
+BESIDE = f"{STAGED}/beside.json"
+
+
 @dataclass(slots=True)
 class Change:
     """One file of a transaction: what is there, and what comes.
 
     Exactly one of ``data`` (new contents) and ``restore`` (a name under ``pristine/``)
     is set unless the file goes (``new`` is None).  ``keep`` is the name under
-    ``pristine/`` that the present contents get, where they are pristine.  ``like`` says
+    ``pristine/`` that the present contents get, where they are pristine; ``attributes`` says
+    that the present file has extended attributes, which a new one takes over.  ``like`` says
     whose mode's owner a new file takes, ``blob`` the copy behind a damaged stash.
     """
 
@@ -41,6 +47,7 @@ class Change:
     blob: str | None = None
     keep: str | None = None
     status: os.stat_result | None = None
+    attributes: bool = True
 
 
 @dataclass(slots=True)
@@ -96,6 +103,7 @@ def stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> lis
     own.sync_folder(NAME)
     unsynced = Unsynced()
     try:
+        _note_beside(own, roots, work)
         for name, data in sorted(work.blobs.items()):
             _put_blob(own, name, data, unsynced)
         operations = [
@@ -127,7 +135,6 @@ def _stage_one(
     if change.new is not None:
         staged = _staged_path(own, root, change.path, number)
         where = own if staged.startswith(f"{NAME}/") else root
-        where.unlink(staged)
         _put_new(own, where, root, change, staged, unsynced)
         change.data = None  # one file's contents at a time are enough
     return {
@@ -144,12 +151,33 @@ def _stage_one(
 def _staged_path(own: Root, root: Root, path: str, number: int) -> str:
     """Where new contents wait: in ``.patchkit``, or beside the target where that lies on
     another device (a bind mount, an editable install on another disk)."""
-    folder = path.rpartition("/")[0]
-    while folder and root.lstat(folder) is None:
-        folder = folder.rpartition("/")[0]
-    if own.same_device(STAGED, root, folder):
+    folder = upper(path)
+    device = root.device(folder)
+    while device is None:
+        folder = upper(folder)
+        device = root.device(folder)
+    if device == own.device(STAGED):
         return f"{STAGED}/{number}"
     return f"{folder}/.patchkit-{number}" if folder else f".patchkit-{number}"
+
+
+def _note_beside(own: Root, roots: Roots, work: Work) -> None:
+    """Write down what will wait outside ``.patchkit``, so that a kill leaves no litter."""
+    beside = []
+    for number, change in enumerate(work.changes):
+        if change.new is not None:
+            staged = _staged_path(own, roots[change.root], change.path, number)
+            if not staged.startswith(f"{NAME}/"):
+                beside.append([change.root, staged])
+    if beside:
+        own.replace(BESIDE, json.dumps(beside).encode())
+
+
+def remove_beside(own: Root, roots: Roots) -> None:
+    """Remove what waits outside ``.patchkit``."""
+    if own.lstat(BESIDE) is not None:
+        for root, path in json.loads(own.read(BESIDE)):
+            roots[root].unlink(path)
 
 
 def _second_name(own: Root, root: Root, change: Change, undo: str, unsynced: Unsynced) -> None:
@@ -160,7 +188,6 @@ def _second_name(own: Root, root: Root, change: Change, undo: str, unsynced: Uns
         != (change.status.st_ino, change.status.st_mtime_ns, change.status.st_size)
     ):
         raise changed_meanwhile(root, change.path)
-    own.unlink(undo)
     if not root.link(change.path, own, undo):
         copy(root, change.path, own, undo, unsynced)
     if change.keep and change.blob:
@@ -187,7 +214,7 @@ def _put_new(
             change.data,
             change.new["mode"],
             like=status if status is not None else _folder_status(root, change.path),
-            like_path=(root, change.path) if status is not None else None,
+            like_path=(root, change.path) if change.attributes else None,
             not_seconds=not_seconds,
             unsynced=unsynced,
         )

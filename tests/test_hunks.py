@@ -29,15 +29,12 @@ from patchkit.hunks import (
 )
 from patchkit.model import Hunk
 from patchkit.patchfile import parse
+from tests.strategies import fault
 
 
 def hunks(text: str | bytes) -> tuple[Hunk, ...]:
     data = text.encode() if isinstance(text, str) else text
     return parse(b"--- a/x\n+++ b/x\n" + data, "x").files[0].hunks
-
-
-def fault(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(reason=reason, strict=True)
 
 
 def lines(text: str | bytes) -> list[bytes]:
@@ -63,7 +60,7 @@ def refused(file: list[bytes], patch: Sequence[Hunk]) -> HunkError:
 MIDDLE = "@@ -2,7 +2,7 @@\n line 2\n line 3\n line 4\n-line 5\n+LINE 5\n line 6\n line 7\n line 8\n"
 
 
-# -- byte for byte -------------------------------------------------------------------------------
+# -- byte for byte -----------------------------------------------------------------------------
 
 
 def test_split_and_join_keep_every_byte() -> None:
@@ -118,7 +115,7 @@ def test_a_missing_last_line_end_is_part_of_the_line() -> None:
     assert without == [b"a\n", b"c"]
 
 
-# -- offsets -------------------------------------------------------------------------------------
+# -- offsets -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shift", [1, 2, 100])
@@ -184,9 +181,7 @@ def test_a_line_that_ends_like_the_block_is_no_match() -> None:
 
 
 def test_hunks_keep_their_order() -> None:
-    patch = hunks(
-        "@@ -2,3 +2,3 @@\n a\n-b\n+B\n c\n@@ -12,3 +12,3 @@\n d\n-e\n+E\n f\n"
-    )
+    patch = hunks("@@ -2,3 +2,3 @@\n a\n-b\n+B\n c\n@@ -12,3 +12,3 @@\n d\n-e\n+E\n f\n")
     apart = lines("x\nx\nx\na\nb\nc\nx\nd\ne\nf\nx\n")
     assert [place.line for place in locate(apart, patch)] == [4, 8]
     crossed = lines("x\nd\ne\nf\nx\nx\nx\na\nb\nc\nx\n")
@@ -200,7 +195,7 @@ def test_hunks_that_moved_onto_each_other_are_refused() -> None:
     assert (error.code, error.hunk) == ("hunk-order", 2)
 
 
-# -- the ends of the file ------------------------------------------------------------------------
+# -- the ends of the file ----------------------------------------------------------------------
 
 
 def test_a_hunk_cut_at_the_start_goes_to_the_start_alone() -> None:
@@ -230,7 +225,7 @@ def test_a_file_is_filled_and_emptied() -> None:
     assert file == []
 
 
-# -- headings ------------------------------------------------------------------------------------
+# -- headings ----------------------------------------------------------------------------------
 
 TWO = """\
 import os
@@ -256,7 +251,13 @@ class Second:
         pass
 """
 #: Changes ``b = 2`` of ``three``; written for a release in which line 100 held it.
-IN_THREE = "@@ -100,3 +100,3 @@ {}\n         a = 1\n-        b = 2\n+        b = 3\n         return a + b\n"
+IN_THREE = """\
+@@ -100,3 +100,3 @@ {}
+         a = 1
+-        b = 2
++        b = 3
+         return a + b
+"""
 
 
 def in_three(heading: str) -> tuple[Hunk, ...]:
@@ -367,7 +368,7 @@ def test_the_enclosing_def() -> None:
     assert enclosing([b"\tasync  def f(): pass\n", b"x\n"], 1) == b"async  def f(): pass"
 
 
-# -- diagnosis -----------------------------------------------------------------------------------
+# -- diagnosis ---------------------------------------------------------------------------------
 
 
 def test_already_applied() -> None:
@@ -470,7 +471,7 @@ def test_control_characters_are_not_sent_to_the_terminal() -> None:
     assert shown.isprintable() or set(shown) <= {c for c in shown if c.isprintable() or c == "\n"}
 
 
-# -- not right yet -------------------------------------------------------------------------------
+# -- not right yet -----------------------------------------------------------------------------
 
 
 @fault("the lines are equal: what differs is that they are not at the end of the file")
@@ -517,7 +518,7 @@ def test_hunks_without_context_at_their_line(body: str, expected: tuple[int, byt
     assert file[expected[0]] == expected[1]
 
 
-# -- against the promise, by brute force -----------------------------------------------------------
+# -- against the promise, by brute force -------------------------------------------------------
 
 _LINES = st.sampled_from([b"a\n", b"a\n", b"b\n", b"\n", b"aa\n"])
 
@@ -611,16 +612,17 @@ def test_places_are_those_of_the_promise(
     file = list(now)
     if isinstance(expected, str):
         error = refused(file, patch)
-        assert error.code in {
+        codes = {
             "not found": ("hunk-not-found", "already-applied"),
             "ambiguous": ("hunk-ambiguous",),
             "order": ("hunk-order",),
-        }[expected]
+        }
+        assert error.code in codes[expected]
         return
     found = apply_hunks(file, patch)
     assert [place.line - 1 for place in found] == expected
-    for place, hunk in zip(found, patch, strict=True):
-        assert place.offset == place.line - hunk.old_start
+    for placed, hunk in zip(found, patch, strict=True):
+        assert placed.offset == placed.line - hunk.old_start
     spliced = list(now)
     for start, hunk in reversed(list(zip(expected, patch, strict=True))):
         spliced[start : start + len(hunk.old)] = hunk.new

@@ -16,7 +16,7 @@ from patchkit.mapping import map_stripped
 from patchkit.model import FileState
 from patchkit.patchfile import parse
 from patchkit.plan import Content, Key, Step, Wanted, materialise, reverse_file
-from tests.strategies import Tools, Tree, apply, link, text
+from tests.strategies import Tools, Tree, apply, fault, link, text
 
 ABC = "a\nb\nc\n"
 HUNK = "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
@@ -53,10 +53,10 @@ NO_END = "\\ No newline at end of file\n"
 
 
 def plan(tree: Mapping[str, FileState], *patches: str) -> Wanted:
-    steps = [
-        Step(f"bundle-{n}", f"{n}.patch", ".", map_stripped(parse(data.encode(), "x").files, 1).files)
-        for n, data in enumerate(patches)
-    ]
+    steps = []
+    for number, data in enumerate(patches):
+        files = map_stripped(parse(data.encode(), "x").files, 1).files
+        steps.append(Step(f"bundle-{number}", f"{number}.patch", ".", files))
     return materialise(steps, lambda key: tree.get(key[1]))
 
 
@@ -77,11 +77,7 @@ def both_ways(before: Tree, after: Tree, *patches: str) -> None:
     assert apply(after, *data, reverse=True) == before
 
 
-def fault(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(reason=reason, strict=True)
-
-
-# -- one file ------------------------------------------------------------------------------------
+# -- one file ----------------------------------------------------------------------------------
 
 
 def test_a_change() -> None:
@@ -190,7 +186,7 @@ def test_a_file_is_emptied_and_kept() -> None:
     both_ways({"x": text(ABC, 0o755)}, {"x": text("", 0o755)}, change("x", hunk))
 
 
-# -- what does not fit -----------------------------------------------------------------------------
+# -- what does not fit -------------------------------------------------------------------------
 
 
 def test_the_error_says_where() -> None:
@@ -238,7 +234,7 @@ def test_kinds_are_not_mixed_up() -> None:
     assert refused({"x": text("old")}, kind).code == "kind"
 
 
-# -- renames and copies ------------------------------------------------------------------------------
+# -- renames and copies ------------------------------------------------------------------------
 
 
 def test_renames() -> None:
@@ -300,7 +296,7 @@ def test_copies_are_of_what_was_there_before_the_patch() -> None:
         assert apply(before, "".join(order).encode()) == gone
 
 
-# -- links and kinds -----------------------------------------------------------------------------------
+# -- links and kinds ---------------------------------------------------------------------------
 
 
 def test_symlinks() -> None:
@@ -326,7 +322,7 @@ def test_a_folder_becomes_a_file_and_back() -> None:
     both_ways({"x/y": text(ABC)}, {"x": text("new\n")}, to_file)
 
 
-# -- a file named twice, patches stacked ---------------------------------------------------------------
+# -- a file named twice, patches stacked -------------------------------------------------------
 
 
 def test_a_file_named_twice_builds_on_itself() -> None:
@@ -375,7 +371,7 @@ def test_a_stack_stops_at_the_first_that_does_not_fit() -> None:
     assert (error.code, error.patch) == ("already-applied", "1.patch")
 
 
-# -- binary ----------------------------------------------------------------------------------------------
+# -- binary ------------------------------------------------------------------------------------
 
 BYTES = bytes(range(256)) * 30
 
@@ -476,8 +472,9 @@ def test_deltas(delta: bytes, result: bytes) -> None:
     "delta",
     [
         b"", b"\x04", b"\x84", b"\x80" * 20, b"\x05\x03\x03new", b"\x04\x03\x03ne",
-        b"\x04\x03\x00", b"\x04\x03\x02ne", b"\x04\x03\x04news", b"\x04\x04\x91", b"\x04\x04\x91\x01",
-        b"\x04\x04\x91\x01\x04", b"\x04\x02\x90\x04", b"\x04\x04\x80", b"\x04\x01\x9f\xff\xff\xff\xff",
+        b"\x04\x03\x00", b"\x04\x03\x02ne", b"\x04\x03\x04news", b"\x04\x04\x91",
+        b"\x04\x04\x91\x01", b"\x04\x04\x91\x01\x04", b"\x04\x02\x90\x04", b"\x04\x04\x80",
+        b"\x04\x01\x9f\xff\xff\xff\xff",
         b"\x04\xff\xff\xff\xff\x7f\x90\x04", b"\x04\x02\x90\x01",
     ],
 )  # fmt: skip
@@ -489,7 +486,7 @@ def test_damaged_deltas(delta: bytes) -> None:
     assert caught.value.file == "x"
 
 
-# -- turned round --------------------------------------------------------------------------------------
+# -- turned round ------------------------------------------------------------------------------
 
 
 def test_turned_round_twice_is_the_same() -> None:
@@ -503,7 +500,7 @@ def test_turned_round_twice_is_the_same() -> None:
         assert back.old_mode == (file.new_mode or file.old_mode)
 
 
-# -- not right yet ---------------------------------------------------------------------------------------
+# -- not right yet -----------------------------------------------------------------------------
 
 
 @fault("git and GNU patch follow a series in one file: changed, removed, made and changed again")

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -42,13 +41,12 @@ def bundles(lab: Lab, where: Path | None = None) -> None:
     )
 
 
-def contents(site: Site) -> dict[str, Any]:
-    """What counts of a tree: paths, kinds and bytes, without patchkit's and installers' own."""
-    found = releases.snapshot(site.root, ignore=(STATE,))
+def contents(site: Site) -> dict[str, bytes]:
+    """What counts of a tree: paths and bytes, without patchkit's and installers' own."""
     return {
-        path: (entry.kind, entry.digest)
-        for path, entry in found.items()
-        if ".dist-info" not in path and "__pycache__" not in path
+        path: (site / path).read_bytes()
+        for path in releases.files(site.root)
+        if not path.startswith(STATE) and ".dist-info" not in path and "__pycache__" not in path
     }
 
 
@@ -73,7 +71,7 @@ def test_wherever_and_however_it_is_installed(lab: Lab) -> None:
     shutil.copytree(sites[0].root, long)
     sites.append(Site(long))
     seen = set()
-    trees = []
+    trees: list[dict[str, bytes]] = []
     for number, site in enumerate(sites):
         mask = ("022", "077", "002")[number % 3]
         prefix = ("sh", "-c", f'umask {mask}; exec "$@"', "sh")
