@@ -300,14 +300,14 @@ def lint(python: Path) -> list[Outcome]:
 
 
 def run_tests(
-    name: str, interpreter: Interpreter, python: Path, arguments: Sequence[str]
+    interpreter: Interpreter, python: Path, profile: str, arguments: Sequence[str]
 ) -> Outcome:
     """One pytest run.  The counts are read from its JUnit file, not from its output."""
     begin = time.monotonic()
     report = BUILD / f"tests-{interpreter.name}.xml"
     report.unlink(missing_ok=True)
     env = environment(
-        HYPOTHESIS_PROFILE=os.environ.get("HYPOTHESIS_PROFILE", "ci"),
+        HYPOTHESIS_PROFILE=os.environ.get("HYPOTHESIS_PROFILE", profile),
         PATCHKIT_TEST_WHEELHOUSE=str(WHEELHOUSE),
     )
     workers = str(min(os.cpu_count() or 1, 4))
@@ -320,7 +320,7 @@ def run_tests(
         quiet=False,
         env=env,
     )
-    outcome = Outcome(name, code == 0, time.monotonic() - begin)
+    outcome = Outcome(f"Python {interpreter.name}", code == 0, time.monotonic() - begin)
     if report.exists():
         _count(report, outcome)
     outcome.ok = outcome.ok and outcome.passed > 0 and not outcome.failed
@@ -366,20 +366,12 @@ def test(arguments: argparse.Namespace) -> int:
             f"--cov-fail-under={COVERAGE_AT_LEAST}",
         ]
     )
-    outcomes.append(
-        run_tests(
-            f"Python {primary.name}", primary, pythons[primary], [*coverage, *arguments.select]
-        )
-    )
+    outcomes.append(run_tests(primary, pythons[primary], "ci", [*coverage, *arguments.select]))
     for interpreter in others:
         headline(f"Tests on Python {interpreter.name}")
         python = development_venv(interpreter)
-        subset = [] if arguments.all else ["-m", "not slow"]
-        outcomes.append(
-            run_tests(
-                f"Python {interpreter.name}", interpreter, python, [*subset, *arguments.select]
-            )
-        )
+        profile, subset = ("ci", []) if arguments.all else ("quick", ["-m", "not slow"])
+        outcomes.append(run_tests(interpreter, python, profile, [*subset, *arguments.select]))
     return summary(outcomes)
 
 
@@ -584,7 +576,7 @@ def main() -> int:
     commands.add_parser("demo", help="the main job on the real wheels")
     tests = commands.add_parser("test", help="lint, types and all tests")
     tests.add_argument("--quick", action="store_true", help="only on the first interpreter")
-    tests.add_argument("--all", action="store_true", help="slow tests on every interpreter")
+    tests.add_argument("--all", action="store_true", help="every test on every interpreter")
     tests.add_argument("select", nargs="*", help="arguments for pytest; without coverage then")
     commands.add_parser("lint", help="ruff and mypy")
     commands.add_parser("bench", help="the benchmark; further arguments are its own")

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .errors import Fault, Refused, UsageError
-from .manifest import is_name, parse_manifest, split_requirement, version_matches
+from .manifest import parse_manifest, split_requirement, version_matches
 from .model import Bundle, Profile
 
 Load = Callable[[str], Bundle]
@@ -89,9 +89,9 @@ def load_bundle(folder: str, name: str) -> Bundle:
 
 
 def read_manifest(folder: str, name: str) -> bytes:
-    """The bytes of ``manifests/NAME.toml``.  The name is checked before it is a path."""
+    """The bytes of ``manifests/NAME.toml``.  Only a name that is listed becomes a path."""
     path = os.path.join(folder, "manifests", f"{name}.toml")
-    data = _read_if_there(path) if is_name(name) or name in list_names(folder) else None
+    data = _read_if_there(path) if name in list_names(folder) else None
     if data is None:
         raise _unknown(folder, name)
     return data

@@ -270,7 +270,7 @@ class Root:
             return
 
     def rmdir(self, path: str) -> bool:
-        """Remove an empty folder; False where it is not empty or not there."""
+        """Remove an empty folder; False where it is not empty, not there, or mounted on."""
         try:
             folder, name = self._at(path)
             if path in self._folders:
@@ -279,7 +279,8 @@ class Root:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            # A mount point is busy, whatever it holds.
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
                 return False
             raise self._named(error, path) from None
         return True

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .bytecode import drop_pycs, upper
-from .errors import DriftError, Fault, PatchkitError
+from .errors import DriftError, Fault
 from .fsio import Root, digest, move_tree, remove_file
 from .roots import Roots
 from .staging import Work, changed_meanwhile, copy, preflight, remove_beside, stage
@@ -45,8 +45,9 @@ def commit(
     state: State | None,
     check: Callable[[], None],
     command: str,
-) -> None:
-    """Do it all; on any error or signal undo it all and raise.
+) -> str | None:
+    """Do it all; on any error or signal undo it all and raise.  Returns a warning where
+    it is done and something is left to tidy up.
 
     ``own`` is the root that has ``.patchkit`` (its lock is held), ``state`` what is
     recorded at the end (None: nothing is applied any more).
@@ -65,6 +66,7 @@ def commit(
         "prefix": work.prefix,
     }
     staged = False
+    warning = None
     try:
         preflight(roots, work)
         journal["operations"] = stage(own, roots, work, check)
@@ -77,32 +79,45 @@ def commit(
         else:
             own.replace(STATE, new_state)
     except BaseException as error:
-        try:
-            if not staged:
-                remove_beside(own, roots)
-                _clean(own, home)
-            elif _published(own, journal["state"]):
-                # The record is out: what failed was its sync.  Forwards is the way.
-                finish(own, home, roots, journal)
-            else:
-                roll_back(own, home, roots, journal)
-        except PatchkitError:
+        if not (staged and isinstance(error, OSError) and _published(own, journal["state"])):
+            _go_back(own, home, roots, journal if staged else None, error)
             raise
-        except OSError as second:
-            raise Fault(
-                f"{second.strerror}: {second.filename} (while undoing: {error})",
-                hint="remove the cause, then run: patchkit recover",
-            ) from error
-        raise
+        # The record is out, so the way is forwards: what failed was to sync it.
+        warning = f"done, but perhaps not yet safe from a power cut: {_said(error)}"
     try:
         finish(own, home, roots, journal)
     except OSError as error:
+        # Only leftovers are still there, and while they are, every command says so.
+        if home.unfinished():
+            warning = (
+                f"done, but not tidied up: {_said(error)}; when the cause is gone, run:"
+                " patchkit recover"
+            )
+    return warning
+
+
+def _go_back(
+    own: Root,
+    home: Home,
+    roots: Roots,
+    journal: dict[str, Any] | None,
+    error: BaseException,
+) -> None:
+    try:
+        if journal is None:
+            remove_beside(own, roots)
+            _clean(own, home)
+        else:
+            roll_back(own, home, roots, journal)
+    except OSError as second:
         raise Fault(
-            f"the change is made and recorded, but not tidied up: {error.strerror}:"
-            f" {error.filename}",
-            code="unfinished",
+            f"{_said(second)} (while undoing: {error})",
             hint="remove the cause, then run: patchkit recover",
         ) from error
+
+
+def _said(error: OSError) -> str:
+    return f"{error.strerror}: {error.filename}"
 
 
 def recover(own: Root, home: Home, roots: Roots) -> str | None:
@@ -273,7 +288,16 @@ def _undo(own: Root, roots: Roots, operation: dict[str, Any]) -> bool:
     """Put back what was there; False where the target is neither the old nor the new."""
     root = roots[operation["root"]]
     path, old, new, undo = (operation[k] for k in ("path", "old", "new", "undo"))
+    staged = operation["staged"]
+    if staged is not None:
+        where = own if staged.startswith(f"{NAME}/") else root
+        if where.lstat(staged) is not None:
+            return True  # never swapped in, whatever the target is now
     now = ident_on_disk(root, path)
+    if new is None and now is not None:
+        status = root.lstat(path)
+        if status is not None and status.st_ino == operation["inode"]:
+            return True  # never removed
     if same(now, old) and not same(old, new):
         return True
     if not same(now, new):

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from .errors import Locked
 from .fsio import Root, rewrite
@@ -37,8 +37,11 @@ def hold(home: Home, command: str, timeout: float, check: Callable[[], None]) ->
             rewrite(descriptor, json.dumps(note).encode())
             yield root
         finally:
+            # An empty folder that stays is no harm, and no reason to call what was done
+            # undone.
             try:
-                _leave(root, home)
+                with suppress(OSError):
+                    _leave(root, home)
             finally:
                 os.close(descriptor)
     finally:

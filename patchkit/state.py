@@ -115,10 +115,14 @@ class State(TypedDict):
     """``state.json``.  ``roots[0]`` is ``"."``, the directory that holds ``.patchkit``
     or, for a git checkout, the tree that is patched; others are absolute.
 
+    ``serial`` counts the changes, so that no two states are the same bytes: that a state
+    is on disk is what tells a transaction that was committed.
+
     ``folders``: [root, path, "made" or "gone", mode, uid, gid] for folders that a change
     made, or may have emptied and removed.  ``pycs``: [root, path, name under ``pycs/``]."""
 
     schema: int
+    serial: int
     fingerprint: str
     roots: list[str]
     distributions: list[DistributionEntry]

@@ -206,11 +206,16 @@ def _change(
         try:
             recovered = recover_journal(own, home, roots)
             planned = compute_set(session, home.read_state(), wanted)
+            warning = None
             if not planned.nothing_to_do:
-                commit(own, home, roots, planned.work, planned.state, signals.check, command)
+                warning = commit(
+                    own, home, roots, planned.work, planned.state, signals.check, command
+                )
         finally:
             roots.close()
     report = _report(session, command, planned)
+    if warning is not None:
+        report.notes.append(warning)
     if recovered is not None:
         report.data["recovered"] = recovered
         way = {"forward": "finished", "back": "undone", "tidied": "tidied up"}[recovered]

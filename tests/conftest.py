@@ -34,6 +34,7 @@ _COMMON: dict[str, Any] = {
     ],
 }
 hypothesis.settings.register_profile("ci", **_COMMON, derandomize=True, max_examples=100)
+hypothesis.settings.register_profile("quick", **_COMMON, derandomize=True, max_examples=20)
 hypothesis.settings.register_profile("dev", **_COMMON, max_examples=100)
 hypothesis.settings.register_profile("thorough", **_COMMON, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
@@ -299,6 +300,25 @@ def make_venv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeVenv]:
     yield make
     for base in made:
         shutil.rmtree(base, ignore_errors=True)
+
+
+#: Modules about data (whole releases, thousands of examples, every system call) and not about
+#: the interpreter: all of their tests are slow.
+SLOW_MODULES = {
+    "test_bundles_end_to_end",
+    "test_differential",
+    "test_docs",
+    "test_packaging",
+    "test_promises_kill",
+    "test_shipped_bundles",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what runs on one interpreter only."""
+    for item in items:
+        if item.path.stem in SLOW_MODULES:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)

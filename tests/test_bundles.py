@@ -16,14 +16,17 @@ from patchkit import bundles
 from patchkit.bundles import (
     bundle_dir,
     check_conflicts,
+    check_lock,
     is_loose,
     list_names,
     load_bundle,
     loose_bundle,
+    patch_reader,
     read_lock,
     read_loose,
     read_manifest,
     read_patch,
+    read_patch_file,
     resolve_order,
 )
 from patchkit.errors import Fault, ManifestError, Refused, UsageError
@@ -190,6 +193,20 @@ def test_an_unknown_name_has_the_nearest_ones(folder: Path, name: str, hint: str
     assert error.as_dict()["nearest"] == (["demo"] if "mean" in error.hint else [])
 
 
+def test_the_nearest_names_are_few_and_an_exact_one_is_alone(folder: Path) -> None:
+    for name in ("demo1", "demo2", "demo3"):
+        (folder / "manifests" / f"{name}.toml").touch()
+    with pytest.raises(Refused) as caught:
+        load_bundle(str(folder), "demo.toml")
+    assert caught.value.hint == "did you mean demo?"
+    with pytest.raises(Refused) as caught:
+        load_bundle(str(folder), "demo4")
+    assert len(caught.value.as_dict()["nearest"]) == 3
+    (folder / "manifests" / "gone.toml").symlink_to("nowhere")
+    with pytest.raises(Refused, match=r"^no bundle 'gone'"):
+        load_bundle(str(folder), "gone")
+
+
 def test_a_directory_without_manifests_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(Refused) as caught:
         load_bundle(str(tmp_path), "demo")
@@ -300,6 +317,27 @@ def test_a_link_may_lead_to_another_patch_and_nowhere_else(folder: Path) -> None
     assert read_patch(str(folder), bundle, "demo/same.patch") == PATCH
     for path in ("demo/out.patch", "demo/folder/passwd", "demo/twin.patch"):
         assert refused_patch(folder, bundle, path).code == "patch-outside"
+
+
+def test_one_reader_serves_a_whole_series(folder: Path) -> None:
+    lock = {}
+    for path in ("demo/a.patch", "demo/b.patch", "demo/sub/c.patch", "top.patch"):
+        file = folder / "patches" / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(path.encode())
+        lock[path] = hashlib.sha256(path.encode()).hexdigest()
+    bundle = replace(load_bundle(str(folder), "demo"), lock=tuple(lock.items()))
+    read = patch_reader(str(folder), bundle)
+    assert [read(path) for path in lock] == [path.encode() for path in lock]
+    (folder / "patches" / "demo" / "b.patch").write_bytes(b"")
+    with pytest.raises(Refused) as caught:
+        read("demo/b.patch")
+    assert caught.value.code == "patch-changed"
+    check_lock(bundle, "demo/b.patch", b"demo/b.patch")
+    check_lock(replace(bundle, lock=None), "demo/b.patch", b"")
+    with pytest.raises(Refused, match="was made for"):
+        check_lock(bundle, "demo/b.patch", b"")
+    assert read_patch_file(str(folder), "demo/b.patch", "demo") == b""
 
 
 def test_the_patches_folder_itself_may_be_a_link(folder: Path) -> None:
@@ -473,6 +511,21 @@ def test_a_chain_of_any_length_is_followed() -> None:
     count = 1500  # more than Python would recurse
     known = [make(f"b{n}", f"b{n + 1}") for n in range(count)] + [make(f"b{count}")]
     assert order(["b0"], *known) == [f"b{n}" for n in reversed(range(count + 1))]
+
+
+def test_what_many_require_is_loaded_and_followed_once() -> None:
+    count = 30  # followed each time, it would take 2 ** 30 steps
+    known = {f"b{n}": make(f"b{n}", f"b{n + 1}", f"c{n + 1}") for n in range(count)}
+    known |= {f"c{n}": make(f"c{n}", f"b{n + 1}", f"c{n + 1}") for n in range(1, count)}
+    known |= {f"b{count}": make(f"b{count}"), f"c{count}": make(f"c{count}")}
+    loaded: list[str] = []
+
+    def load(name: str) -> Bundle:
+        loaded.append(name)
+        return known[name]
+
+    assert len(resolve_order(["b0"], load)) == 2 * count + 1
+    assert sorted(loaded) == sorted(known)
 
 
 @given(

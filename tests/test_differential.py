@@ -30,7 +30,7 @@ from tests.strategies import (
 )
 
 needs_diff = pytest.mark.skipif(GNU_DIFF is None, reason="needs GNU diff")
-EXAMPLES = 500 if settings.get_current_profile_name() == "thorough" else 25
+EXAMPLES = 400 if settings.get_current_profile_name() == "thorough" else 40
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def round_trip(before: Tree, after: Tree, patch: bytes, *, strip: int = 1) -> No
 GIT_OPTIONS = [
     ["--binary", "-M"],
     ["--binary", "-U1", "--no-renames"],
-    ["--binary", "-U5", "-M", "-B"],
+    ["--binary", "-U5", "-M70%", "--minimal"],
     ["--binary", "-C", "--find-copies-harder", "--patience"],
     ["--binary", "-M", "--function-context", "--full-index"],
 ]
@@ -188,8 +188,9 @@ def _next(draw: st.DrawFn, tree: Tree) -> Tree:
 
 # -- altered files: what promise 3 refuses -----------------------------------------------------
 
-_UNIQUE = [f"line {number}".encode() for number in range(40)]
-_REPEATED = [b"a", b"b", b"", b"}", b"x ", b"\tx"]
+#: None of them begins with a letter: a heading would single out what git takes by distance.
+_UNIQUE = [f" line {number}".encode() for number in range(40)]
+_REPEATED = [b" a", b" b", b"", b"}", b" x ", b"\tx"]
 
 
 @st.composite
@@ -205,7 +206,7 @@ def _altered(draw: st.DrawFn) -> tuple[bytes, bytes, bytes]:
         place = draw(st.integers(0, len(now)))
         how = draw(st.sampled_from(["shift", "shift", "double", "remove"]))
         if how == "shift":
-            now[place:place] = [b"other"] * draw(st.integers(1, 6))
+            now[place:place] = [b" other"] * draw(st.integers(1, 6))
         elif how == "double":
             now[place:place] = now[draw(st.integers(0, 8)) :][: draw(st.integers(5, 15))]
         else:
@@ -241,8 +242,8 @@ def test_an_altered_file_is_patched_as_git_does_or_refused(tools: Tools) -> None
         reasons[found.code] += 1
         assert now != old
         if expected is not None:
-            assert found.code == "hunk-ambiguous"
-            assert len(found.data["candidates"]) > 1
+            assert found.code in ("hunk-ambiguous", "hunk-order")
+            assert found.code == "hunk-order" or len(found.data["candidates"]) > 1
 
     check()
     assert min(reasons["applied"], reasons["hunk-not-found"]) > 3, reasons

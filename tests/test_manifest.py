@@ -23,7 +23,6 @@ from patchkit.manifest import (
     KEYS,
     is_name,
     manifest_schema,
-    normalise,
     parse_manifest,
     profile_for,
     render_lock,
@@ -41,6 +40,7 @@ from patchkit.model import (
     Target,
     Variant,
 )
+from patchkit.names import normalise
 from tests.releases import ROOT
 
 HEAD = 'schema = 1\nname = "demo"\nversion = "1.0"\n'

@@ -264,7 +264,7 @@ def test_a_file_that_cannot_be_replaced(lab: Lab, path: str, command: str) -> No
     if command == "revert":
         lab.run(site, "apply", "wide")
     before = site.picture()
-    if subprocess.run(["chattr", "+i", site / path], capture_output=True).returncode:
+    if subprocess.run(["chattr", "+i", site / path], capture_output=True, check=False).returncode:
         pytest.skip("needs a file system with immutable files")
     name = "wide" if command == "apply" else "--all"
     try:

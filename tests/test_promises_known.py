@@ -10,18 +10,8 @@ from typing import Any
 import pytest
 
 from tests.support import wheels
-from tests.support.lab import (
-    ACME,
-    ALPHA,
-    BETA,
-    BOLT,
-    DELTA,
-    STATE,
-    Dist,
-    Lab,
-    Site,
-    write_tree,
-)
+from tests.support.lab import ACME, ALPHA, BETA, BOLT, DELTA, STATE, Lab, Site, write_tree
+from tests.support.wheels import Dist
 
 pytest_plugins = ("tests.support.fixtures",)
 
@@ -30,7 +20,9 @@ NEW = {"acme/fresh/new.py": "fresh = 1\n"}
 
 def bundles(lab: Lab) -> None:
     """``one`` edits alpha and delta and adds a file; ``two`` edits beta."""
-    lab.bundle("one", {"acme": lab.edit(ALPHA) + lab.diff({}, NEW), "bolt-kernels": lab.edit(DELTA)})
+    lab.bundle(
+        "one", {"acme": lab.edit(ALPHA) + lab.diff({}, NEW), "bolt-kernels": lab.edit(DELTA)}
+    )
     lab.bundle("two", {"acme": lab.edit(BETA)})
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Result
-from tests.support.lab import ACME, ALPHA, BETA, DELTA, Dist, Lab, Site, changed
+from tests.support.lab import ACME, ALPHA, BETA, DELTA, Lab, Site, changed
+from tests.support.wheels import Dist
 
 pytest_plugins = ("tests.support.fixtures",)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests import releases
-from tests.support.lab import ACME, ALPHA, BOLT, DELTA, GAMMA, STATE, Dist, Lab, Site
+from tests.support.lab import ACME, ALPHA, BOLT, DELTA, GAMMA, STATE, Lab, Site
+from tests.support.wheels import Dist
 
 pytest_plugins = ("tests.support.fixtures",)
 

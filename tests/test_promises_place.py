@@ -13,7 +13,8 @@ import pytest
 
 from tests import releases
 from tests.conftest import Result
-from tests.support.lab import STATE, Dist, Lab, Site
+from tests.support.lab import STATE, Lab, Site
+from tests.support.wheels import Dist
 
 pytest_plugins = ("tests.support.fixtures",)
 

@@ -30,11 +30,11 @@ from tests.support.lab import (
     HEADER,
     KERNEL,
     STATE,
-    Dist,
     Lab,
     Site,
     needs_root,
 )
+from tests.support.wheels import Dist
 
 pytest_plugins = ("tests.support.fixtures",)
 
@@ -74,7 +74,7 @@ def test_a_new_folder_with_files_of_somebody_else_stays(lab: Lab) -> None:
     tag = sys.implementation.cache_tag
     (site / f"acme/new/__pycache__/x.{tag}.pyc").write_bytes(b"stale")
     lab.run(site, "revert", "--all")
-    left = [path for path in releases.changed_paths(before, site.picture())]
+    left = releases.changed_paths(before, site.picture())
     assert left == ["acme/new", "acme/new/notes.txt"]
 
 
@@ -221,9 +221,7 @@ def test_a_symlinked_file(lab: Lab) -> None:
     assert releases.diff_snapshots(outside, releases.snapshot(real.parent)) == []
     lab.run(site, "revert", "--all")
     assert site.differences(before) == []
-    assert releases.diff_snapshots(
-        outside, releases.snapshot(real.parent), releases.IDENTITY
-    ) == []
+    assert releases.diff_snapshots(outside, releases.snapshot(real.parent), releases.IDENTITY) == []
 
 
 def test_an_empty_file_that_is_filled_and_a_filled_one_that_is_emptied(lab: Lab) -> None:

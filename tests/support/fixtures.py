@@ -18,9 +18,7 @@ from tests.support.lab import Lab
 
 
 @pytest.fixture
-def lab(
-    tmp_path: Path, cli: Cli, git: Git, child_env: dict[str, str]
-) -> Iterator[Lab]:
+def lab(tmp_path: Path, cli: Cli, git: Git, child_env: dict[str, str]) -> Iterator[Lab]:
     """An empty lab; its folder goes away with the test."""
     made = Lab(tmp_path / "lab", cli, git, child_env)
     yield made

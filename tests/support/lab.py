@@ -287,8 +287,9 @@ class Lab:
     ) -> Path:
         """Write a bundle: ``patches`` by distribution, every release of which they fit.
 
-        ``strip`` is that of :meth:`diff`; None leaves it to patchkit to find it.  ``target`` replaces what is made of ``patches``; further keys go into the manifest as
-        they are (``assert_`` is ``assert``).  Returns the manifest's path.
+        ``strip`` is that of :meth:`diff`; None leaves it to patchkit to find it.  ``target``
+        comes before what is made of ``patches``; further keys go into the manifest as they are
+        (``assert_`` is ``assert``).  Returns the manifest's path.
         """
         where = bundles or self.bundles
         targets: list[Mapping[str, Any]] = []

@@ -85,7 +85,9 @@ def uv() -> tuple[str, ...]:
     if not found:
         raise RuntimeError("uv is not installed: it is in the project's extra `test`")
     if "shims" in found:
-        named = subprocess.run(["pyenv", "which", "uv"], capture_output=True, text=True)
+        named = subprocess.run(
+            ["pyenv", "which", "uv"], capture_output=True, text=True, check=False
+        )
         found = named.stdout.strip() or found
     return (found,)
 

@@ -1,0 +1,473 @@
+"""The transaction under errors, signals and kills at every call that changes the disk.
+
+In one process: the methods of :class:`patchkit.fsio.Root` that change the file system are
+counted, and the n-th one fails, for every n until a command gets through.  What a kill does
+is modelled by an exception that nothing of patchkit catches, so that neither rollback nor
+clean-up runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from patchkit import lock, workflow
+from patchkit.errors import Fault, Interrupted, Locked, PatchkitError
+from patchkit.fsio import Root
+from patchkit.queries import verify
+from patchkit.session import Options, translate
+from patchkit.state import STATE, Home
+from tests.releases import IDENTITY, Snapshot, diff_snapshots, snapshot
+
+CHANGING = (
+    *("create", "symlink", "link", "rename", "unlink", "mkdir", "rmdir", "sync_folder"),
+    "own_folder",
+)
+
+FILES = {
+    **{f"pkg/m{n}.py": "".join(f"line {i} = {n}\n" for i in range(30)) for n in range(4)},
+    "pkg/sub/gone.py": "x = 1\n",
+    "pkg/kernel.cuh": "int one;\n",
+}
+
+ONE = """\
+diff --git a/pkg/m0.py b/pkg/m0.py
+--- a/pkg/m0.py
++++ b/pkg/m0.py
+@@ -10,3 +10,3 @@
+ line 9 = 0
+-line 10 = 0
++line 10 = 99
+ line 11 = 0
+diff --git a/pkg/m1.py b/pkg/m1.py
+old mode 100644
+new mode 100755
+diff --git a/pkg/kernel.cuh b/pkg/kernel.cuh
+--- a/pkg/kernel.cuh
++++ b/pkg/kernel.cuh
+@@ -1 +1 @@
+-int one;
++int two;
+diff --git a/pkg/new/n.py b/pkg/new/n.py
+new file mode 100644
+--- /dev/null
++++ b/pkg/new/n.py
+@@ -0,0 +1 @@
++y = 2
+diff --git a/pkg/sub/gone.py b/pkg/sub/gone.py
+deleted file mode 100644
+--- a/pkg/sub/gone.py
++++ /dev/null
+@@ -1 +0,0 @@
+-x = 1
+"""
+
+TWO = """\
+--- a/pkg/m0.py
++++ b/pkg/m0.py
+@@ -20,3 +20,4 @@
+ line 19 = 0
+-line 20 = 0
++line 20 = 77
++more = 1
+ line 21 = 0
+--- a/pkg/m3.py
++++ b/pkg/m3.py
+@@ -20,3 +20,3 @@
+ line 19 = 3
+-line 20 = 3
++line 20 = 77
+ line 21 = 3
+"""
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: what runs after it in the real case is nothing."""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    folder = tmp_path / "site"
+    rows = []
+    for name, text in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
+        rows.append(f"{name},sha256={digest.decode()},{len(text)}\n")
+    (folder / "pkg/__pycache__").mkdir()
+    (folder / "pkg/__pycache__/m0.cpython-311.pyc").write_bytes(b"byte-code of m0")
+    (folder / "pkg/sub/__pycache__").mkdir()
+    (folder / "pkg/sub/__pycache__/gone.cpython-311.pyc").write_bytes(b"byte-code of gone")
+    info = folder / "pkg-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: pkg\nVersion: 1.0\n")
+    (info / "RECORD").write_text("".join(rows) + "pkg-1.0.dist-info/RECORD,,\n")
+    bundles = tmp_path / "bundles"
+    (bundles / "manifests").mkdir(parents=True)
+    for name, patch in (("one", ONE), ("two", TWO)):
+        (bundles / "patches" / name).mkdir(parents=True)
+        (bundles / "patches" / name / "p.patch").write_text(patch)
+        (bundles / "manifests" / f"{name}.toml").write_text(
+            f'schema = 1\nname = "{name}"\nversion = "1"\nsummary = "s"\n'
+            f'[[target]]\ndistribution = "pkg"\n[[target.variant]]\nversions = ">=1"\n'
+            f'patches = ["{name}/p.patch"]\n'
+        )
+    return folder
+
+
+def options(site: Path, **changes: float) -> Options:
+    return Options(
+        root=str(site),
+        bundles=str(site.parent / "bundles"),
+        environ={"HOME": str(site.parent)},
+        cwd=str(site.parent),
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def apply(site: Path, *names: str) -> None:
+    workflow.apply(options(site), names)
+
+
+def revert(site: Path, *names: str) -> None:
+    workflow.revert(options(site), names, everything=not names)
+
+
+def recover(site: Path) -> str | None:
+    found: str | None = workflow.recover(options(site)).data["recovered"]
+    return found
+
+
+def problems(site: Path) -> list[str]:
+    found = verify(options(site, lock_timeout=0), []).data["problems"]
+    return [problem["kind"] for problem in found]
+
+
+@contextmanager
+def failing(monkeypatch: pytest.MonkeyPatch, at: int, error: OSError) -> Iterator[list[str]]:
+    """The ``at``-th changing call (from 1) raises; yields the names of the calls so far."""
+    calls: list[str] = []
+
+    def counted(name: str) -> Callable[..., object]:
+        real = getattr(Root, name)
+
+        def call(self: Root, *args: object, **keywords: object) -> object:
+            calls.append(name)
+            if len(calls) == at:
+                raise error
+            return real(self, *args, **keywords)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in CHANGING:
+            patch.setattr(Root, name, counted(name))
+        yield calls
+
+
+def tree(site: Path) -> dict[str, tuple[int, bytes | None]]:
+    """Path to mode and bytes, without patchkit's own folder and without byte-code."""
+    out: dict[str, tuple[int, bytes | None]] = {}
+    for path in sorted(site.rglob("*")):
+        name = path.relative_to(site).as_posix()
+        if ".patchkit" in name or "__pycache__" in name:
+            continue
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        out[name] = (mode, None if path.is_dir() else path.read_bytes())
+    return out
+
+
+def not_the_same(old: Snapshot, new: Snapshot) -> list[str]:
+    """As :func:`diff_snapshots`; a folder that was removed and made again has another inode."""
+    lines = diff_snapshots(old, new, fields=IDENTITY)
+    folders = {path for path, entry in old.items() if entry.kind == "folder"}
+    return [line for line in lines if line.partition(": inode ")[0] not in folders]
+
+
+Step = Callable[[Path], None]
+COMMANDS: dict[str, tuple[Step, Step]] = {
+    "apply": (lambda site: None, lambda site: apply(site, "one")),
+    "apply another": (lambda site: apply(site, "one"), lambda site: apply(site, "two")),
+    "revert one of two": (
+        lambda site: apply(site, "one", "two"),
+        lambda site: revert(site, "one"),
+    ),
+    "revert all": (lambda site: apply(site, "one", "two"), revert),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_an_error_at_any_call_leaves_everything_as_it_was(
+    command: str, code: int, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, change = COMMANDS[command]
+    before(site)
+    old = snapshot(site, ignore=(".patchkit",))
+    old_tree = tree(site)
+    rolled_back = 0
+    for at in range(1, 10_000):
+        error = OSError(code, os.strerror(code))
+        with failing(monkeypatch, at, error) as calls:
+            try:
+                change(site)
+            except (OSError, Fault):
+                done = False
+            else:
+                done = True
+        if len(calls) < at:
+            break
+        if done:
+            # It failed behind the commit point, where only leftovers are removed.
+            assert problems(site) in ([], ["interrupted"])
+            recover(site)
+        else:
+            rolled_back += 1
+            assert tree(site) == old_tree
+            assert problems(site) == []
+            now = snapshot(site, ignore=(".patchkit",))
+            assert not_the_same(old, now) == []
+        assert problems(site) == []
+        revert(site)
+        before(site)
+        old = snapshot(site, ignore=(".patchkit",))
+    else:
+        pytest.fail("the command never got through")
+    assert rolled_back > 10
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_kill_at_any_call_is_recovered_to_old_or_new(
+    command: str, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, change = COMMANDS[command]
+    pristine = snapshot(site)
+    before(site)
+    old = tree(site)
+    change(site)
+    new = tree(site)
+    revert(site)
+    assert diff_snapshots(pristine, snapshot(site)) == []
+    mixed = 0
+    for at in range(1, 10_000):
+        before(site)
+        with failing_for_good(monkeypatch, at) as killed:
+            try:
+                change(site)
+            except Killed:
+                pass
+            else:
+                assert not killed()
+                break
+        now = tree(site)
+        if now not in (old, new):
+            mixed += 1
+            assert problems(site) == ["interrupted"]
+        recover(site)
+        assert tree(site) in (old, new)
+        assert problems(site) == []
+        revert(site)
+        assert diff_snapshots(pristine, snapshot(site)) == []
+        assert not (site / ".patchkit").exists()
+    else:
+        pytest.fail("the command never got through")
+    assert mixed > 0, "the sweep never met a half-changed tree: it proves nothing"
+
+
+@contextmanager
+def failing_for_good(monkeypatch: pytest.MonkeyPatch, at: int) -> Iterator[Callable[[], bool]]:
+    """From the ``at``-th changing call on, every one is a kill: nothing runs after it."""
+    count = 0
+
+    def counted(name: str) -> Callable[..., object]:
+        real = getattr(Root, name)
+
+        def call(self: Root, *args: object, **keywords: object) -> object:
+            nonlocal count
+            count += 1
+            if count >= at:
+                raise Killed
+            return real(self, *args, **keywords)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in CHANGING:
+            patch.setattr(Root, name, counted(name))
+        yield lambda: count >= at
+
+
+@pytest.mark.parametrize("way", ["back", "forward"])
+def test_a_kill_inside_the_recovery_is_recovered(
+    way: str, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pristine = snapshot(site)
+    apply(site, "one")
+    new = tree(site)
+    revert(site)
+    old = tree(site)
+    seen = set()
+    # Find a kill that is recovered this way, and kill its recovery at every call.
+    for first in range(1, 10_000):
+        with failing_for_good(monkeypatch, first) as killed, suppress(Killed):
+            apply(site, "one")
+        if not killed():
+            break
+        again = 1
+        while True:
+            with failing_for_good(monkeypatch, again) as stopped:
+                try:
+                    outcome = recover(site)
+                except Killed:
+                    outcome = None
+            if not stopped():
+                break
+            again += 1
+        seen.add(outcome)
+        assert tree(site) in (old, new)
+        assert problems(site) == []
+        revert(site)
+        assert diff_snapshots(pristine, snapshot(site)) == []
+    assert way in seen or "tidied" in seen
+
+
+def test_a_signal_between_two_renames_rolls_back(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import signal
+
+    before = snapshot(site)
+    real = Root.rename
+
+    def rename(self: Root, path: str, to: Root, to_path: str) -> None:
+        real(self, path, to, to_path)
+        if to_path == "pkg/m0.py":
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Root, "rename", rename)
+    with pytest.raises(Interrupted) as caught:
+        apply(site, "one")
+    assert caught.value.exit_code == 128 + signal.SIGTERM
+    assert diff_snapshots(before, snapshot(site), fields=IDENTITY) == []
+
+
+def test_a_file_edited_between_look_and_swap_is_not_overwritten(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from patchkit import journal
+
+    real = journal._swap
+
+    def edit_first(*args: object) -> None:
+        (site / "pkg/m0.py").write_text("edited by hand\n")
+        real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(journal, "_swap", edit_first)
+    with pytest.raises(PatchkitError) as caught:
+        apply(site, "one")
+    assert caught.value.code == "changed-meanwhile"
+    assert (site / "pkg/m0.py").read_text() == "edited by hand\n"
+    assert (site / "pkg/sub/gone.py").exists()
+
+
+def test_a_file_edited_after_a_kill_is_not_rolled_back_over(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for at in range(1, 10_000):
+        with failing_for_good(monkeypatch, at), suppress(Killed):
+            apply(site, "one")
+        if (site / "pkg/m0.py").read_text() != FILES["pkg/m0.py"]:
+            break
+        recover(site)
+    (site / "pkg/m0.py").write_text("edited by hand\n")
+    with pytest.raises(PatchkitError) as caught:
+        recover(site)
+    assert caught.value.code == "foreign-change"
+    assert (site / "pkg/m0.py").read_text() == "edited by hand\n"
+    assert problems(site) == ["interrupted"]
+    # Once the file is what it was, the same command gets through.
+    (site / "pkg/m0.py").write_text(FILES["pkg/m0.py"])
+    assert recover(site) == "back"
+    assert problems(site) == []
+
+
+def test_where_no_link_can_be_made_copies_do(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = snapshot(site)
+    monkeypatch.setattr(Root, "link", lambda self, path, to, to_path: False)
+    apply(site, "one", "two")
+    assert problems(site) == []
+    revert(site, "one")
+    revert(site)
+    fields = ("kind", "mode", "owner", "digest", "target", "xattrs", "mtime_ns")
+    changed = diff_snapshots(before, snapshot(site), fields=fields)
+    assert [line for line in changed if not line.startswith("pkg/kernel.cuh: mtime_ns")] == []
+
+
+def test_a_jit_source_comes_back_as_a_new_file_with_a_later_time(site: Path) -> None:
+    path = site / "pkg/kernel.cuh"
+    os.utime(path, ns=(10**18, 10**18))
+    before = path.stat()
+    apply(site, "one")
+    patched = path.stat()
+    revert(site)
+    after = path.stat()
+    assert path.read_text() == FILES["pkg/kernel.cuh"]
+    assert after.st_ino != before.st_ino
+    assert after.st_mtime_ns >= patched.st_mtime_ns > before.st_mtime_ns
+
+
+def test_the_lock_names_its_holder(site: Path) -> None:
+    home = Home(str(site), str(site))
+    with lock.hold(home, "apply", 1.0, lambda: None):
+        with pytest.raises(Locked, match=f"process {os.getpid()} on .* \\(apply\\)"):
+            workflow.apply(options(site, lock_timeout=0.1), ["one"])
+        assert problems(site) == []
+    assert not (site / ".patchkit").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "schema"])
+def test_a_damaged_state_is_named_and_not_guessed_at(damage: str, site: Path) -> None:
+    apply(site, "one")
+    path = site / STATE
+    data = path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif damage == "flip":
+        path.write_bytes(data.replace(b'"fingerprint": "', b'"fingerprint": "0', 1))
+    elif damage == "empty":
+        path.write_bytes(b"")
+    else:
+        from patchkit.state import render
+
+        value = json.loads(data)
+        del value["checksum"]
+        path.write_bytes(render({**value, "schema": 99}))
+    patched = tree(site)
+    for command in (verify_all, revert, lambda site: apply(site, "two")):
+        with pytest.raises(PatchkitError) as caught:
+            command(site)
+        assert caught.value.code in ("state-damaged", "state-schema")
+        assert str(path) in caught.value.message
+    assert tree(site) == patched
+
+
+def verify_all(site: Path) -> None:
+    verify(options(site), [])
+
+
+def test_errors_of_the_system_name_the_path_and_what_to_do() -> None:
+    fault = translate(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/x/y"))
+    assert fault.exit_code == 4
+    assert fault.message == "No space left on device: /x/y"
+    assert fault.hint is not None and "room" in fault.hint
