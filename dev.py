@@ -350,10 +350,10 @@ def test(arguments: argparse.Namespace) -> int:
     headline("Virtual environments under build/venvs")
     (BUILD / "coverage").mkdir(parents=True, exist_ok=True)
     primary, *others = found
-    pythons = {primary: development_venv(primary)}
+    python = development_venv(primary)
     say(f"Python {primary.name}: ready")
     headline("Lint and types")
-    outcomes = lint(pythons[primary])
+    outcomes = lint(python)
     headline(f"Tests on Python {primary.name}, with coverage")
     for old in (BUILD / "coverage").glob("data*"):
         old.unlink()
@@ -366,7 +366,7 @@ def test(arguments: argparse.Namespace) -> int:
             f"--cov-fail-under={COVERAGE_AT_LEAST}",
         ]
     )
-    outcomes.append(run_tests(primary, pythons[primary], "ci", [*coverage, *arguments.select]))
+    outcomes.append(run_tests(primary, python, "ci", [*coverage, *arguments.select]))
     for interpreter in others:
         headline(f"Tests on Python {interpreter.name}")
         python = development_venv(interpreter)

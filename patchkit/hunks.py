@@ -44,9 +44,18 @@ def split(data: bytes) -> list[bytes]:
     return io.BytesIO(data).readlines()
 
 
-def apply_hunks(lines: list[bytes], hunks: Sequence[Hunk]) -> tuple[Placement, ...]:
-    """Change ``lines`` in place; all hunks or, on :class:`HunkError`, none."""
-    places = locate(lines, hunks)
+def apply_hunks(
+    lines: list[bytes], hunks: Sequence[Hunk], *, exact: bool = False
+) -> tuple[Placement, ...]:
+    """Change ``lines`` in place; all hunks or, on :class:`HunkError`, none.
+
+    ``exact`` says that these are the very contents that the patch was made from: then the
+    line of the header counts, also for a hunk without any context.
+    """
+    if exact and all(_matches(lines, hunk, _stated(hunk)) for hunk in hunks):
+        places = [Placement(_stated(hunk) + 1, 0) for hunk in hunks]
+    else:
+        places = locate(lines, hunks)
     for hunk, place in zip(reversed(hunks), reversed(places), strict=True):
         begin = place.line - 1
         lines[begin : begin + len(hunk.old)] = hunk.new
@@ -100,26 +109,44 @@ def locate(lines: list[bytes], hunks: Sequence[Hunk]) -> list[Placement]:
 
 
 def _stated(hunk: Hunk) -> int:
-    """The line (from 0) that the header names; "-N,0" names the line before."""
-    return hunk.old_start - 1 if hunk.old else hunk.old_start
+    """The line (from 0) that the header names; "-N,0" names the line before.  A new file
+    begins at its start, whatever line a maker wrote there."""
+    if hunk.old:
+        return hunk.old_start - 1
+    return 0 if hunk.old_start == 1 and hunk.new_start <= 1 else hunk.old_start
+
+
+def _matches(lines: list[bytes], hunk: Hunk, place: int) -> bool:
+    end = place + len(hunk.old)
+    return place >= 0 and end <= len(lines) and tuple(lines[place:end]) == hunk.old
 
 
 def _fits(lines: list[bytes], hunk: Hunk, place: int) -> bool:
-    end = place + len(hunk.old)
-    if place < 0 or end > len(lines) or tuple(lines[place:end]) != hunk.old:
-        return False
-    return _anchored(hunk, place, end, len(lines))
+    return _matches(lines, hunk, place) and _anchored(hunk, place, len(lines))
 
 
-def _anchored(hunk: Hunk, place: int, end: int, count: int) -> bool:
+def _anchored(hunk: Hunk, place: int, count: int) -> bool:
     """A hunk that its maker cut at the file's start or end must stand there again.
 
     The rule of git (``apply.c``, match_beginning and match_end): one that starts at line
-    1 had nothing before it, one without trailing context had nothing behind it.
+    1 had nothing before it, one without trailing context had nothing behind it.  One with
+    no context in front and not at the start was made with -U0: it goes to its line alone,
+    and where it removes nothing, nothing speaks for that line.
     """
+    if hunk.leading == 0 and hunk.old_start > 1:
+        return bool(hunk.old) and place == _stated(hunk)
     if hunk.old_start <= 1 and place != 0:
         return False
-    return hunk.trailing > 0 or end == count
+    return hunk.trailing > 0 or place + len(hunk.old) == count
+
+
+def _anchor(hunk: Hunk, count: int) -> int | None:
+    """The one line (from 0) at which an anchored hunk can stand; None for any other."""
+    if hunk.leading == 0 and hunk.old_start > 1:
+        return _stated(hunk)
+    if hunk.old_start <= 1:
+        return 0
+    return count - len(hunk.old) if hunk.trailing == 0 else None
 
 
 class _Search:
@@ -157,8 +184,11 @@ def _find(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> in
         if _fits(lines, hunk, stated):
             return stated
         raise _not_found(search, hunk, number, hunks)
-    places, too_many = search.places(hunk.old)
-    places = [p for p in places if _anchored(hunk, p, p + len(hunk.old), len(lines))]
+    anchor = _anchor(hunk, len(lines))
+    if anchor is None:
+        places, too_many = search.places(hunk.old)
+    else:
+        places, too_many = [anchor] if _fits(lines, hunk, anchor) else [], False
     if not places:
         raise _not_found(search, hunk, number, hunks)
     fitting = [p for p in places if not too_many and heading_agrees(lines, hunk, p)]
@@ -200,8 +230,10 @@ def heading_agrees(lines: Sequence[bytes], hunk: Hunk, place: int) -> bool:
     wanted = _DEFINITION.match(hunk.heading)
     if not wanted:
         return True
+    # GNU diff cuts a heading at 40 bytes, git at 80; that may be inside the name.
+    cut = wanted.end() == len(hunk.heading) >= 39
     return any(
-        found is not None and found[1] == wanted[1]
+        found is not None and (found[1].startswith(wanted[1]) if cut else found[1] == wanted[1])
         for found in (_DEFINITION.match(text) for text in _headings(lines, place))
     )
 
@@ -267,7 +299,11 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
             "reason": reason,
             "nearest": {"line": near + 1, "similarity": round(score, 3), "inside": where},
         }
-        if reason == "line-ends":
+        if reason == "anchor":
+            where_to = "end" if hunk.trailing == 0 else "start"
+            message = f"the hunk's lines are there, but not at the {where_to} of the file"
+            hint = "lines were added to the file there; make the patch from this file"
+        elif reason == "line-ends":
             message += "; they differ in line ends (CR LF) alone"
             hint = "make the patch from this file, so that it carries the file's line ends"
         elif reason == "whitespace":
@@ -317,7 +353,11 @@ def locate_plain(lines: list[bytes], hunks: Sequence[Hunk]) -> list[int]:
         if _fits(lines, hunk, stated):
             place = stated
         else:
-            found = [p for p in search.places(hunk.old)[0] if heading_agrees(lines, hunk, p)]
+            found = [
+                p
+                for p in search.places(hunk.old)[0]
+                if _anchored(hunk, p, len(lines)) and heading_agrees(lines, hunk, p)
+            ]
             if len(found) != 1:
                 raise HunkError("not applied")
             place = found[0]
@@ -361,6 +401,8 @@ def nearest(lines: Sequence[bytes], hunk: Hunk) -> tuple[int | None, float]:
 
 
 def _difference(want: Sequence[bytes], have: Sequence[bytes]) -> str:
+    if tuple(want) == tuple(have):
+        return "anchor"
     if len(want) == len(have):
         if [w.rstrip(b"\r\n") for w in want] == [h.rstrip(b"\r\n") for h in have]:
             return "line-ends"

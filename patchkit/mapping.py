@@ -226,7 +226,7 @@ def map_patch(files: Sequence[FilePatch], known: Known) -> Mapping:
                 hint="give the strip level: strip = N in the manifest, or --strip N",
             )
         level, prefix = choice
-        old, new = (_place(path, level, prefix) for path in (file.old_path, file.new_path))
+        old, new = (_place(path, level, prefix) for path in _both_paths(file))
         target = old if file.change != "add" else new
         inside = target is not None and target.split("/", 1)[0] in known.packages
         if not inside and _left_out(file):
@@ -251,6 +251,10 @@ def map_stripped(files: Sequence[FilePatch], strip: int) -> Mapping:
     mapped = []
     for file in files:
         old, new = (_place(path, strip, "") for path in (file.old_path, file.new_path))
+        if _is_plain(file):
+            # One file under two names: the one that is left, or the better.
+            left = [path for path in (old, new) if path is not None]
+            old = new = min(left, key=_name_rank, default=None)
         if (file.old_path is not None and old is None) or (
             file.new_path is not None and new is None
         ):
@@ -271,10 +275,40 @@ def _checked(file: FilePatch, old: str | None, new: str | None) -> Mapped:
                 check_path(path)
     except Refused as error:
         raise error.at(file=file.path, line=file.line) from None
-    if file.change == "modify" and old != new and not file.git:
-        # "diff -u x.orig x": the new name is the file's, as GNU patch and git read it.
-        old = new
+    if file.change == "modify" and old != new:
+        raise Refused(
+            f"two names for one file, {old} and {new}, and no rename",
+            code="two-names",
+            file=file.path,
+            line=file.line,
+        )
     return Mapped(file, old, new)
+
+
+def _is_plain(file: FilePatch) -> bool:
+    return file.change == "modify" and not file.git
+
+
+def _name_rank(path: str) -> tuple[int, int, int]:
+    """GNU patch's order of names (pch.c, best_name): fewest parts, shortest last part,
+    shortest; so ``x`` of ``x.orig`` and ``x``."""
+    parts = path.split("/")
+    return len(parts), len(parts[-1]), len(path)
+
+
+def _header_path(file: FilePatch) -> str:
+    """The one header path that says where the file is now, or will be."""
+    if _is_plain(file) and file.old_path is not None and file.new_path is not None:
+        return min((file.old_path, file.new_path), key=_name_rank)
+    path = file.old_path if file.old_path is not None else file.new_path
+    assert path is not None
+    return path
+
+
+def _both_paths(file: FilePatch) -> tuple[str | None, str | None]:
+    if _is_plain(file):
+        return _header_path(file), _header_path(file)
+    return file.old_path, file.new_path
 
 
 def _place(path: str | None, level: int, prefix: str) -> str | None:
@@ -285,8 +319,7 @@ def _place(path: str | None, level: int, prefix: str) -> str | None:
 
 
 def _form(file: FilePatch) -> str:
-    path = file.old_path if file.old_path is not None else file.path
-    parts = [part for part in path.split("/") if part]
+    parts = [part for part in _header_path(file).split("/") if part]
     if len(parts) > 1 and parts[0] in ("a", "b", "i", "w", "c", "o"):
         parts = parts[1:]
     return parts[0] if len(parts) > 1 else "."
@@ -303,7 +336,7 @@ def _choose(members: Sequence[FilePatch], known: Known) -> tuple[int, str] | Non
     """
     old = [f for f in members if f.change != "add"]
     sample = old or list(members)
-    paths = [f.old_path if old else f.new_path for f in sample]
+    paths = [_header_path(f) for f in sample]
     prefixes = ["", *(f"{name}/" for name in known.packages)]
     prefixes += [f"{name}/data/" for name in known.packages]
     deepest = max(_depth(file) for file in sample)
@@ -311,7 +344,13 @@ def _choose(members: Sequence[FilePatch], known: Known) -> tuple[int, str] | Non
     for level in range(deepest):
         for prefix in prefixes:
             places = tuple(_place(path, level, prefix) for path in paths)
-            hits = sum(1 for place in places if _is_known(place, known, bool(old)))
+            hits = sum(
+                1
+                for place in places
+                # A new file says where it belongs by a folder of its own path.
+                if _is_known(place, known, bool(old))
+                and (old or (place is not None and place.count("/") > prefix.count("/")))
+            )
             if hits and outcomes.get(places, (0,))[0] < hits:
                 outcomes[places] = (hits, deepest - level, (level, prefix))
         if len(outcomes) == 1 and next(iter(outcomes.values()))[0] == len(sample):
@@ -357,13 +396,13 @@ def _by_name(sample: Sequence[FilePatch], known: Known) -> _Outcomes:
 
 
 def _bare(file: FilePatch) -> str:
-    path = file.old_path if file.old_path is not None else file.path
+    path = _header_path(file)
     parts = path.split("/")
     return "/".join(parts[1:]) if len(parts) > 1 and parts[0] in ("a", "b", "old", "new") else path
 
 
 def _depth(file: FilePatch) -> int:
-    path = file.old_path if file.old_path is not None else file.path
+    path = _header_path(file)
     return len([part for part in path.split("/") if part]) + path.startswith("/")
 
 

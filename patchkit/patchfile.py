@@ -59,6 +59,7 @@ def dep3_fields(head: bytes) -> tuple[tuple[str, str], ...]:
     """The DEP-3 fields at the head of a patch; a mail's From and Subject count as
     Author and Description, as DEP-3 says.  The header ends at a line ``---``."""
     fields: list[tuple[str, str]] = []
+    goes_on = False
     for line in head.decode("utf-8", "replace").split("\n"):
         line = line.rstrip("\r")
         if line == "---":
@@ -67,7 +68,10 @@ def dep3_fields(head: bytes) -> tuple[tuple[str, str], ...]:
         if match:
             key = {"From": "Author", "Subject": "Description"}.get(match[1], match[1])
             fields.append((key, match[2].strip()))
-        elif fields and line[:1] in (" ", "\t") and line.strip():
+            goes_on = True
+        elif not line.strip():
+            goes_on = False
+        elif goes_on and line[:1] in (" ", "\t"):
             text = line.strip()
             key, value = fields[-1]
             fields[-1] = (key, f"{value}\n{'' if text == '.' else text}")
@@ -90,6 +94,7 @@ class _Reader:
         self.lines = io.BytesIO(data).readlines()
         self.at = 0
         self.first_header = len(self.lines)
+        self._has_index = False
 
     def read(self) -> list[FilePatch]:
         files: list[FilePatch] = []
@@ -117,15 +122,21 @@ class _Reader:
                     line=self.at + 1,
                     hint="make it against one parent: git show -m --first-parent COMMIT",
                 )
+            elif first == b"@" and behind_hunk and line.startswith(b"@@"):
+                raise _bad_hunk_header(self.at, line)
             elif first == b"@" and files and _HUNK.match(line):
                 raise self._orphan_hunk(self.at + 1)
+            elif first == b"-" and self._is_cut_header():
+                raise PatchSyntaxError(
+                    "the patch ends in a file header: it is cut off", line=self.at + 1
+                )
             elif first == b"*" and self._starts_context_diff():
                 raise PatchSyntaxError(
                     "a context diff (diff -c) is not read",
                     line=self.at + 1,
                     hint="make a unified one: diff -u, or git diff",
                 )
-            elif first == b"B" and files and re.match(rb"Binary files .* differ\s*\Z", line):
+            elif first == b"B" and re.match(rb"Binary files .* differ\s*\Z", line):
                 raise self._binary_differ()
             elif behind_hunk and first in (b"+", b"-", b" ") and not self._is_signature():
                 raise PatchSyntaxError(
@@ -161,9 +172,21 @@ class _Reader:
             and self._peek(2).startswith(b"*******")
         )
 
+    def _is_cut_header(self) -> bool:
+        """``---`` and ``+++`` as the last lines; ``---`` alone where a header began."""
+        rest = self.lines[self.at :]
+        if not rest[0].startswith(b"--- ") or len(rest) > 2:
+            return False
+        if len(rest) == 2:
+            return rest[1].startswith(b"+++ ")
+        before = self.lines[self.at - 1] if self.at else b""
+        return before.startswith((b"diff ", b"Index: ", b"====="))
+
     def _is_signature(self) -> bool:
-        """A mail signature: ``-- `` alone (RFC 3676), its blank perhaps eaten."""
-        return self._peek(0).rstrip(b"\r\n") in (b"-- ", b"--")
+        """A mail signature: ``-- `` alone (RFC 3676), its blank perhaps eaten.  Before
+        more lines of a hunk it is one of them."""
+        mark = self._peek(0).rstrip(b"\r\n") in (b"-- ", b"--")
+        return mark and self._peek(1)[:1] not in (b"+", b"-", b" ")
 
     # -- one file -------------------------------------------------------------------
 
@@ -187,7 +210,9 @@ class _Reader:
             and lines[place].startswith(b"--- ")
             and lines[place + 1].startswith(b"+++ ")
         )
-        if not header and not has_names:
+        line = lines[place] if place < len(lines) else b""
+        bare = line.startswith((b"@@ -", b"Binary files "))  # names stand in the diff line
+        if not header and not has_names and not bare:
             if place >= len(lines):
                 raise PatchSyntaxError(
                     "the patch ends after a 'diff --git' line: it is cut off", line=start + 1
@@ -195,9 +220,11 @@ class _Reader:
             return None  # prose that quotes the line, as git itself reads it
         self.first_header = min(self.first_header, start)
         self.at = place
-        names = _git_names(lines[start][len(b"diff --git ") :].rstrip(b"\r\n"))
+        diff_line = lines[start][len(b"diff --git ") :].rstrip(b"\r\n")
+        names = _git_names(diff_line)
         old: str | None = names[0] if names else None
         new: str | None = names[1] if names else None
+        self._has_index = self._has_index or b"index" in header
 
         change: ChangeKind = "modify"
         old_mode = self._mode(header, b"old mode", start)
@@ -215,11 +242,10 @@ class _Reader:
                 if change != "modify":
                     raise PatchSyntaxError(f"both {change} and {kind}", line=start + 1)
                 change = "rename" if kind == "rename" else "copy"
-                old = _with_prefix(_unquote(source), old, "a/")
-                new = _with_prefix(_unquote(target), new, "b/")
+                old, new = _prefixed(_unquote(source), _unquote(target), names, diff_line)
         old_blob = new_blob = None
         if b"index" in header:
-            blobs = re.match(rb"([0-9a-f]+)\.\.([0-9a-f]+)(?: (\d+))?\s*\Z", header[b"index"])
+            blobs = re.match(rb"([0-9a-f]+)\.\.([0-9a-f]+)(?: ([0-7]{6}))?\s*\Z", header[b"index"])
             if not blobs:
                 raise PatchSyntaxError("an 'index' line that is not understood", line=start + 1)
             old_blob, new_blob = blobs[1].decode(), blobs[2].decode()
@@ -230,9 +256,11 @@ class _Reader:
         binary = None
         line = self._peek(0)
         if has_names:
-            minus = _header_name(self._peek(0))
-            plus = _header_name(self._peek(1))
+            minus = _header_name(self._peek(0), git=True)
+            plus = _header_name(self._peek(1), git=True)
             header_line = self.at + 1
+            if "" in (minus, plus):
+                raise PatchSyntaxError("a file header without a name", line=header_line)
             self.at += 2
             hunks = self._hunks()
             if not hunks:
@@ -243,9 +271,14 @@ class _Reader:
                 change = "add"
             if plus is None and change == "modify":
                 change = "delete"
-            if change in ("modify", "delete", "add"):
+            if change in ("rename", "copy") and names is None and minus and plus:
+                if _tail_is(minus, old) and _tail_is(plus, new):
+                    old, new = minus, plus  # the line with both names could not be split
+            elif names is None:
                 old, new = minus or old, plus or new
             self._check_names(change, old, new, minus, plus, start)
+        elif line.startswith(b"@@ -"):
+            hunks = self._hunks()
         elif line.startswith(b"GIT binary patch"):
             self.at += 1
             binary = self._binary()
@@ -286,23 +319,12 @@ class _Reader:
             )
         if change in ("rename", "copy", "modify") and (minus is None or plus is None):
             raise PatchSyntaxError(f"/dev/null in a file that is {change}", line=start + 1)
-        if change in ("rename", "copy") and (minus, plus) != (old, new):
-            raise PatchSyntaxError(
-                f"the '{change}' lines name {old} and {new}, the '---' and '+++' lines"
-                f" {minus} and {plus}",
-                line=start + 1,
-            )
-        if (
-            change == "modify"
-            and old != new
-            and old is not None
-            and new is not None
-            and _tail(old) != _tail(new)
-            and old.rsplit("/", 1)[-1] != new.rsplit("/", 1)[-1]
-        ):
-            raise PatchSyntaxError(
-                f"two names for one file, {old} and {new}, and no rename", line=start + 1
-            )
+        for kind, name, wanted in (("---", minus, old), ("+++", plus, new)):
+            if name is not None and name != wanted:
+                raise PatchSyntaxError(
+                    f"the '{kind}' line names {name}, the lines before it {wanted}",
+                    line=start + 1,
+                )
 
     def _check_complete(
         self,
@@ -316,12 +338,14 @@ class _Reader:
         similar = header.get(b"similarity index", b"100%").strip()
         if change in ("rename", "copy"):
             whole = similar == b"100%" and (old_blob is None or old_blob == new_blob)
-        elif change == "add":
-            whole = new_blob is None or _EMPTY_BLOB.startswith(new_blob)
-        elif change == "delete":
-            whole = old_blob is None or _EMPTY_BLOB.startswith(old_blob)
+        elif change in ("add", "delete"):
+            blob = new_blob if change == "add" else old_blob
+            # Mercurial writes no index lines; a patch that has some elsewhere has them all.
+            ends_here = self.at >= len(self.lines) and self._has_index
+            whole = not ends_here if blob is None else _EMPTY_BLOB.startswith(blob)
         else:
-            whole = b"old mode" in header and (old_blob is None or old_blob == new_blob)
+            both = b"old mode" in header and b"new mode" in header
+            whole = both and (old_blob is None or old_blob == new_blob)
         if not whole:
             raise PatchSyntaxError(
                 "a file header that announces a change, and no hunk: the patch is cut off,"
@@ -334,6 +358,8 @@ class _Reader:
         self.first_header = min(self.first_header, start)
         minus_line, plus_line = self._peek(0), self._peek(1)
         minus, plus = _header_name(minus_line), _header_name(plus_line)
+        if "" in (minus, plus):
+            raise PatchSyntaxError("a file header without a name", line=start + 1)
         self.at += 2
         hunks = self._hunks()
         if not hunks:
@@ -402,11 +428,7 @@ class _Reader:
         start = self.at
         match = _HUNK.match(lines[start])
         if not match:
-            raise PatchSyntaxError(
-                "a hunk header that is not understood",
-                line=start + 1,
-                detail=(f"  {_show(lines[start])}",),
-            )
+            raise _bad_hunk_header(start, lines[start])
         old_start, new_start = int(match[1]), int(match[3])
         old_count = 1 if match[2] is None else int(match[2])
         new_count = 1 if match[4] is None else int(match[4])
@@ -473,6 +495,7 @@ class _Reader:
         lines = self.lines
         start = place - 1
         count = len(lines)
+        crlf = lines[start].endswith(b"\r\n")
         while old_left > 0 or new_left > 0:
             if place >= count:
                 raise PatchSyntaxError(
@@ -483,7 +506,7 @@ class _Reader:
                 )
             line = lines[place]
             sign = line[0]
-            if sign == 32 or sign == 10 or line == b"\r\n":
+            if sign == 32 or sign == 10 or (crlf and line == b"\r\n"):
                 old_left -= 1
                 new_left -= 1
             elif sign == 43:
@@ -529,6 +552,11 @@ class _Reader:
                     line=start + 2 + number,
                 )
             texts[number - 1] = texts[number - 1][:-1]
+            if not texts[number - 1]:
+                raise PatchSyntaxError(
+                    "a 'no newline' mark behind an empty line, which is then no line",
+                    line=start + 2 + number,
+                )
 
     # -- binary ---------------------------------------------------------------------
 
@@ -542,7 +570,7 @@ class _Reader:
         import base64
         import zlib
 
-        match = re.match(rb"(literal|delta) (\d+)\s*\Z", self._peek(0))
+        match = re.match(rb"(literal|delta) (\d{1,12})\s*\Z", self._peek(0))
         if not match:
             return None
         start = self.at
@@ -622,12 +650,21 @@ class _Reader:
 # -- names ------------------------------------------------------------------------------
 
 
-def _header_name(line: bytes) -> str | None:
-    """The name in a ``---`` or ``+++`` line; None for ``/dev/null``."""
+def _bad_hunk_header(place: int, line: bytes) -> PatchSyntaxError:
+    return PatchSyntaxError(
+        "a hunk header that is not understood", line=place + 1, detail=(f"  {_show(line)}",)
+    )
+
+
+def _header_name(line: bytes, *, git: bool = False) -> str | None:
+    """The name in a ``---`` or ``+++`` line; None for ``/dev/null``.  git ends it at a tab
+    alone; others put blanks and a time behind it."""
     text = line[4:].rstrip(b"\r\n")
-    if text.startswith(b'"'):
-        end = _quote_end(text)
-        name = _unquote(text[:end]) if end else _decoded(text)
+    end = _quote_end(text) if text.startswith(b'"') else 0
+    if end and text[end : end + 1] in (b"", b"\t", b" "):
+        name = _unquote(text[:end])
+    elif git:
+        name = _decoded(text.split(b"\t", 1)[0])
     else:
         name = _decoded(text.split(b"\t", 1)[0].rstrip(b" "))
         # GNU diff before 2.7 and others put a time behind blanks.
@@ -701,11 +738,28 @@ def _decoded(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def _with_prefix(name: str, header: str | None, prefix: str) -> str:
-    """A name of a rename or copy line, with the prefix that the other lines carry."""
-    if header is not None and (header == name or header.endswith("/" + name)):
-        return header
-    return prefix + name
+def _prefixed(
+    source: str, target: str, names: tuple[str, str] | None, diff_line: bytes
+) -> tuple[str, str]:
+    """The names of rename or copy lines, with the prefixes that the ``diff --git`` line
+    carries (one part, or none with --no-prefix); git's own where it does not say."""
+    if names is None:
+        text = _decoded(diff_line)
+        for cut in (at for at, char in enumerate(text) if char == " "):
+            first, second = text[:cut], text[cut + 1 :]
+            if _tail_is(first, source) and _tail_is(second, target):
+                return first, second
+        return f"a/{source}", f"b/{target}"
+    old, new = names
+    return (
+        old if _tail_is(old, source) else f"a/{source}",
+        new if _tail_is(new, target) else f"b/{target}",
+    )
+
+
+def _tail_is(header: str, name: str | None) -> bool:
+    """Whether a header's name is ``name``, perhaps behind one part of prefix."""
+    return header == name or ("/" in header and header.split("/", 1)[1] == name)
 
 
 def _tail(path: str) -> str:

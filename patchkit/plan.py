@@ -204,17 +204,11 @@ class _Series:
             file = self._now((root, mapped.old))
             if file is None:
                 raise _missing(mapped.old)
-            if mapped.old in going and mapped.old in written:
-                raise Refused(f"{mapped.old} is changed and removed by one patch")
         assert file is not None
         _check_kind(file, patch)
         if patch.hunks:
-            try:
-                placements = apply_hunks(file.editable(), patch.hunks)
-            except HunkError as error:
-                if patch.change == "add":
-                    raise _exists(mapped.path) from None
-                raise error
+            exact = any(hunk.leading == 0 for hunk in patch.hunks) and _is_base(file, patch)
+            placements = apply_hunks(file.editable(), patch.hunks, exact=exact)
         elif patch.binary is not None:
             file.data = _apply_binary(file.bytes(), patch)
             file.lines = None
@@ -226,11 +220,13 @@ class _Series:
                 )
             assert mapped.old is not None
             self.files[(root, mapped.old)] = None
+            written.discard(mapped.old)
         else:
             assert mapped.new is not None
             _set_mode(file, patch)
             if patch.change == "rename" and mapped.old is not None and mapped.old not in written:
                 self.files[(root, mapped.old)] = None
+            self._check_above(root, mapped.new, file)
             self.files[(root, mapped.new)] = file
             written.add(mapped.new)
         self.applied.append(
@@ -238,6 +234,24 @@ class _Series:
                 step.bundle, step.patch, (root, mapped.path), _CHANGES[patch.change], placements
             )
         )
+
+    def _check_above(self, root: str, path: str, file: _File) -> None:
+        """No file lies in a file, and none is reached through a symlink that a patch made."""
+        above = path.rpartition("/")[0]
+        while above:
+            there = self.files.get((root, above))
+            if there is not None:
+                what = "a symlink" if there.kind == "symlink" else "a file"
+                raise Refused(
+                    f"{path} would lie behind {above}, which is {what}", code="beyond-symlink"
+                )
+            above = above.rpartition("/")[0]
+        if (root, path) in self.files and self.files[(root, path)] is not None:
+            return  # it was there before, as a file
+        inside = f"{path}/"
+        for (other, name), there in self.files.items():
+            if other == root and there is not None and name.startswith(inside):
+                raise Refused(f"{path} is a folder: {name} lies in it", code="file-exists")
 
     def _must_be_free(self, root: str, path: str, going: set[str], written: set[str]) -> None:
         if self._now((root, path)) is not None and (path not in going or path in written):
@@ -271,6 +285,12 @@ def _check_kind(file: _File, patch: FilePatch) -> None:
             raise Refused("it is a symlink, and the patch is for a regular file", code="kind")
         if file.kind == "file" and wants_link:
             raise Refused("it is a regular file, and the patch is for a symlink", code="kind")
+
+
+def _is_base(file: _File, patch: FilePatch) -> bool:
+    """Whether the index line names these very contents (an abbreviated blob id counts)."""
+    blob = patch.old_blob
+    return blob is not None and len(blob) >= 7 and _blob_id(file.bytes()).startswith(blob)
 
 
 def _set_mode(file: _File, patch: FilePatch) -> None:

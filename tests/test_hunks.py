@@ -502,20 +502,14 @@ def test_a_name_that_gnu_diff_cut() -> None:
     assert locate(file, patch) == [Placement(3, -87)]
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("@@ -3 +3 @@\n-line 3\n+LINE 3\n", [2, b"LINE 3\n"]),
-        ("@@ -1 +1 @@\n-line 1\n+LINE 1\n", [0, b"LINE 1\n"]),
-        ("@@ -3,0 +4 @@\n+new\n", [3, b"new\n"]),
-        ("@@ -0,0 +1 @@\n+new\n", [0, b"new\n"]),
-    ],
-)
-@fault("git (--unidiff-zero) and GNU patch apply a hunk without context at its line")
-def test_hunks_without_context_at_their_line(body: str, expected: tuple[int, bytes]) -> None:
+@fault("a hunk with no context in front of it, and not at the start, was made with -U0")
+def test_a_hunk_without_context_goes_to_its_line_alone() -> None:
+    """As git (--unidiff-zero) and GNU patch do it; anywhere else nothing speaks for it."""
+    patch = hunks("@@ -3 +3 @@\n-line 3\n+LINE 3\n")
     file = numbered(6)
-    apply_hunks(file, hunks(body))
-    assert file[expected[0]] == expected[1]
+    assert apply_hunks(file, patch) == (Placement(3, 0),)
+    assert file[2] == b"LINE 3\n"
+    assert refused([b"new\n", *numbered(6)], patch).code == "hunk-not-found"
 
 
 # -- against the promise, by brute force -------------------------------------------------------

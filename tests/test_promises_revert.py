@@ -345,6 +345,7 @@ def apply_and_revert_a_source(lab: Lab, site: Site, path: str) -> None:
         "bolt/data/csrc/other.cpp",
         "bolt/data/include/other.hpp",
         "bolt/data/csrc/part.inc",
+        "bolt/data/include/part.inl",
     ],
 )
 def test_sources_of_a_jit_come_back_with_a_new_time(lab: Lab, path: str) -> None:
