@@ -253,7 +253,7 @@ def map_stripped(files: Sequence[FilePatch], strip: int) -> Mapping:
         old, new = (_place(path, strip, "") for path in (file.old_path, file.new_path))
         if _is_plain(file):
             # One file under two names: the one that is left, or the better.
-            left = [path for path in (old, new) if path is not None]
+            left = [path for path in (new, old) if path is not None]
             old = new = min(left, key=_name_rank, default=None)
         if (file.old_path is not None and old is None) or (
             file.new_path is not None and new is None
@@ -299,7 +299,7 @@ def _name_rank(path: str) -> tuple[int, int, int]:
 def _header_path(file: FilePatch) -> str:
     """The one header path that says where the file is now, or will be."""
     if _is_plain(file) and file.old_path is not None and file.new_path is not None:
-        return min((file.old_path, file.new_path), key=_name_rank)
+        return min((file.new_path, file.old_path), key=_name_rank)
     path = file.old_path if file.old_path is not None else file.new_path
     assert path is not None
     return path

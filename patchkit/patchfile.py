@@ -319,6 +319,16 @@ class _Reader:
             )
         if change in ("rename", "copy", "modify") and (minus is None or plus is None):
             raise PatchSyntaxError(f"/dev/null in a file that is {change}", line=start + 1)
+        if change in ("rename", "copy") and (minus, plus) != (old, new):
+            raise PatchSyntaxError(
+                f"the '{change}' lines name {old} and {new}, the '---' and '+++' lines"
+                f" {minus} and {plus}",
+                line=start + 1,
+            )
+        if change == "modify" and _base(minus) != _base(plus):
+            raise PatchSyntaxError(
+                f"two names for one file, {minus} and {plus}, and no rename", line=start + 1
+            )
         for kind, name, wanted in (("---", minus, old), ("+++", plus, new)):
             if name is not None and name != wanted:
                 raise PatchSyntaxError(
@@ -762,8 +772,8 @@ def _tail_is(header: str, name: str | None) -> bool:
     return header == name or ("/" in header and header.split("/", 1)[1] == name)
 
 
-def _tail(path: str) -> str:
-    return path.split("/", 1)[-1]
+def _base(path: str | None) -> str:
+    return "" if path is None else path.rsplit("/", 1)[-1]
 
 
 def _epoch(line: bytes) -> bool:

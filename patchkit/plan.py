@@ -251,7 +251,11 @@ class _Series:
         inside = f"{path}/"
         for (other, name), there in self.files.items():
             if other == root and there is not None and name.startswith(inside):
-                raise Refused(f"{path} is a folder: {name} lies in it", code="file-exists")
+                raise Refused(
+                    f"{name} would lie behind {path}, which the patch makes no folder",
+                    code="beyond-symlink",
+                    file=name,
+                )
 
     def _must_be_free(self, root: str, path: str, going: set[str], written: set[str]) -> None:
         if self._now((root, path)) is not None and (path not in going or path in written):
