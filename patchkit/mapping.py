@@ -211,6 +211,11 @@ def map_patch(files: Sequence[FilePatch], known: Known) -> Mapping:
         choice = _choose(members, known)
         if choice is not None:
             chosen[form] = choice
+    if any(not prefix for _, prefix in chosen.values()):
+        # Beside paths of the whole repository, "test/new.py" is the repository's own.
+        for form, (_, prefix) in list(chosen.items()):
+            if prefix and all(f.change == "add" and _left_out(f) for f in groups[form]):
+                del chosen[form]
     mapped: list[Mapped] = []
     for file in files:
         choice = chosen.get(_form(file))

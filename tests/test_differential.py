@@ -96,7 +96,6 @@ def test_git_diff_with_other_prefixes(tools: Tools, options: list[str], strip: i
     check()
 
 
-@fault("git ends a name at a tab alone")
 def test_names_that_end_like_a_time_or_a_blank(tools: Tools) -> None:
     before: Tree = {name: text("a\n") for name in STAMPED}
     after: Tree = {name: text("b\n") for name in STAMPED}
@@ -105,7 +104,6 @@ def test_names_that_end_like_a_time_or_a_blank(tools: Tools) -> None:
     round_trip(before, after, patch)
 
 
-@fault("names with blanks are taken to stand behind a/ and b/")
 @pytest.mark.parametrize("options", [["--no-prefix"], ["--src-prefix=i/", "--dst-prefix=w/"]])
 def test_renames_with_blanks_and_other_prefixes(tools: Tools, options: list[str]) -> None:
     strip = 0 if len(options) == 1 else 1

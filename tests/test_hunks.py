@@ -29,7 +29,6 @@ from patchkit.hunks import (
 )
 from patchkit.model import Hunk
 from patchkit.patchfile import parse
-from tests.strategies import fault
 
 
 def hunks(text: str | bytes) -> tuple[Hunk, ...]:
@@ -474,27 +473,23 @@ def test_control_characters_are_not_sent_to_the_terminal() -> None:
 # -- not right yet -----------------------------------------------------------------------------
 
 
-@fault("the lines are equal: what differs is that they are not at the end of the file")
 def test_a_hunk_that_only_its_anchor_keeps_away() -> None:
     error = refused([*numbered(5), b"x\n"], hunks("@@ -4,2 +4,3 @@\n line 4\n line 5\n+new\n"))
     assert error.data["reason"] not in ("line-ends", "whitespace")
     assert "CR LF" not in error.message
 
 
-@fault("what is looked for backwards need not stand at the end of the file")
 def test_lines_removed_at_the_end_that_are_still_there_are_not_applied() -> None:
     patch = hunks("@@ -4,3 +4,2 @@\n line 4\n line 5\n-line 6\n")
     assert refused([*numbered(6), b"added behind\n"], patch).code == "hunk-not-found"
 
 
-@fault("places are counted before those that cannot be meant are left out")
 def test_the_only_place_at_the_end_of_many() -> None:
     patch = hunks("@@ -1998,3 +1998,4 @@\n x\n x\n x\n+y\n")
     file = [b"x\n"] * (MAX_CANDIDATES + 1010)
     assert locate(file, patch) == [Placement(len(file) - 2, len(file) - 2000)]
 
 
-@fault("GNU diff cuts a heading at 40 bytes, in the middle of the name")
 def test_a_name_that_gnu_diff_cut() -> None:
     name = "def test_a_very_long_name_of_a_function_that_says_it_all(self):"
     file = lines(f"import os\n{name}\n    a = 1\n    b = 2\n    return a\n")
@@ -502,7 +497,6 @@ def test_a_name_that_gnu_diff_cut() -> None:
     assert locate(file, patch) == [Placement(3, -87)]
 
 
-@fault("a hunk with no context in front of it, and not at the start, was made with -U0")
 def test_a_hunk_without_context_goes_to_its_line_alone() -> None:
     """As git (--unidiff-zero) and GNU patch do it; anywhere else nothing speaks for it."""
     patch = hunks("@@ -3 +3 @@\n-line 3\n+LINE 3\n")
