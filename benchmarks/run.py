@@ -201,12 +201,14 @@ def digest(tree: Path, names: Sequence[str]) -> str:
     return total.hexdigest()
 
 
-def run_case(case: Case, rounds: int, work: Path, results: Results) -> None:
+def run_case(
+    case: Case, rounds: int, work: Path, results: Results, *, skip: Sequence[str] = ()
+) -> None:
     """All tools in turn, ``rounds`` times; their results are compared in the first round."""
     home = work / "home"
     home.mkdir(exist_ok=True)
     env = environment(home)
-    present = tools()
+    present = [tool for tool in tools() if tool.name not in skip]
     trees = {}
     for tool in present:
         trees[tool.name] = work / f"{case.key}-{tool.name.replace(' ', '-')}"
@@ -346,6 +348,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="dev.py bench", description=__doc__)
     parser.add_argument("--case", default="abcde", help="letters of the cases to run")
     parser.add_argument("--rounds", type=int, help="rounds of each case")
+    parser.add_argument("--skip", action="append", default=[], help="a tool to leave out: quilt")
     parser.add_argument("--work", type=Path, help="a folder outside any git repository")
     arguments = parser.parse_args()
     results = Results()
@@ -358,7 +361,8 @@ def main() -> int:
             case = MAKERS[key](work / key)
             cases.append(case)
             progress(f"case {key}: {case.title}")
-            run_case(case, arguments.rounds or ROUNDS[key], work, results)
+            rounds = arguments.rounds or ROUNDS[key]
+            run_case(case, rounds, work, results, skip=arguments.skip)
             shutil.rmtree(case.tree)
         found = targets(cases, results)
     print(f"{versions()}\n")

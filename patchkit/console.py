@@ -31,24 +31,20 @@ class Settings:
 def guarded(settings: Settings, action: Callable[[], int]) -> int:
     """Run a command; what it raises becomes a message and the exit code of the contract."""
     try:
-        try:
-            code = action()
-            sys.stdout.flush()
-            return code
-        except PatchkitError as error:
-            return fail(error, settings)
-        except KeyboardInterrupt:
-            return fail(Interrupted(2), settings)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            return fail(translate(error), settings)
-        except Exception:  # noqa: BLE001 - the last resort: exit code 70 and a log
-            return _bug(settings)
+        code = action()
+        sys.stdout.flush()
+        return code
+    except PatchkitError as error:
+        return fail(error, settings)
+    except KeyboardInterrupt:
+        return fail(Interrupted(2), settings)
     except BrokenPipeError:
-        # The reader went away (| head): not an error, and nothing more to say.
         discard(sys.stdout.fileno())
         return 0
+    except OSError as error:
+        return fail(translate(error), settings)
+    except Exception:  # noqa: BLE001 - the last resort: exit code 70 and a log
+        return _bug(settings)
 
 
 def fail(error: PatchkitError, settings: Settings) -> int:
@@ -56,7 +52,8 @@ def fail(error: PatchkitError, settings: Settings) -> int:
     from .report import error_as_json, error_text
 
     if settings.json:
-        print_json(error_as_json(settings.command, error))
+        environment = settings.options.noted.get("environment")
+        print_json(error_as_json(settings.command, error, environment))
     to_stderr(error_text(error))
     return error.exit_code
 
@@ -103,9 +100,14 @@ def print_json(value: dict[str, Any]) -> None:
 def to_stdout(text: str) -> None:
     """Bytes that are no UTF-8 come out as they went in."""
     data = (text + "\n").encode("utf-8", "surrogateescape")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # The reader went away (| head): no error, and nothing more to say.  Caught here,
+        # since click would make exit code 1 of it.
+        discard(sys.stdout.fileno())
 
 
 def to_stderr(text: str) -> None:

@@ -51,7 +51,10 @@ def lint(options: Options, names: Sequence[str], *, update_lock: bool) -> Report
     return Report(
         "lint",
         {
-            "environment": None,
+            "environment": {
+                "site_packages": None if env is None else env.site_packages,
+                "python": None if env is None else env.python,
+            },
             "folder": folder,
             "bundles": wanted,
             "problems": [asdict(problem) for problem in problems],

@@ -15,6 +15,7 @@ from typing import Any
 from .caches import folders_to_set_aside
 from .distributions import Distribution, find_distribution
 from .environment import Environment
+from .errors import Refused
 from .footprint import Footprint
 from .fsio import digest
 from .judging import Judge
@@ -101,11 +102,19 @@ class _Computation:
         self.work = Work()
         self.root_names = ["."]
         self.entries: list[FileEntry] = []
+        self.changers: dict[Key, set[str]] = {}
         self.notes: list[str] = []
 
     def run(self, environ: Mapping[str, str]) -> Planned:
         self.snapshot.prefetch(self.owners)
-        wanted = materialise(self.series.steps, self.snapshot.pristine)
+        try:
+            wanted = materialise(self.series.steps, self.snapshot.pristine)
+        except Refused as error:
+            if error.code == "file-missing" and error.file is not None:
+                self._add_nearest(error)
+            raise
+        for applied in wanted.applied:
+            self.changers.setdefault(applied.key, set()).add(applied.bundle)
         contents: Contents = dict(wanted.contents)
         old = {} if self.state is None else self._old_entries(self.state)
         for key in old:
@@ -165,6 +174,22 @@ class _Computation:
             ],
             wanted=wanted,
         )
+
+    def _add_nearest(self, error: Refused) -> None:
+        """Where a missing file may be now: a like name in the same distribution."""
+        import difflib
+
+        for key, dist in self.owners.items():
+            if key[1] != error.file or dist.kind != "wheel" or not dist.dist_info:
+                continue
+            record = self.snapshot.record(dist)
+            paths = [] if record is None else list(record.paths())
+            name = key[1].rpartition("/")[2]
+            near = [path for path in paths if path.rpartition("/")[2] == name][:3]
+            near = near or difflib.get_close_matches(key[1], paths, n=3, cutoff=0.8)
+            if near:
+                error.data["nearest"] = near
+                error.detail = (*error.detail, f"nearest: {', '.join(near)}")
 
     # -- wanted against actual ------------------------------------------------------
 
@@ -234,6 +259,7 @@ class _Computation:
                     blob=blob,
                     role="record" if record else "package",
                     owner=dist.name if dist is not None else "",
+                    bundles=sorted(self.changers.get(key, ())),
                 )
             )
 

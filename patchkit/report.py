@@ -33,14 +33,19 @@ def as_json(report: Report) -> dict[str, Any]:
     return out
 
 
-def error_as_json(command: str | None, error: PatchkitError) -> dict[str, Any]:
+NO_ENVIRONMENT: dict[str, Any] = {"site_packages": None, "python": None}
+
+
+def error_as_json(
+    command: str | None, error: PatchkitError, environment: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """The object of a command that failed."""
     return {
         "schema": 1,
         "command": command,
         "ok": False,
         "exit_code": error.exit_code,
-        "environment": None,
+        "environment": environment or NO_ENVIRONMENT,
         "error": error.as_dict(),
     }
 

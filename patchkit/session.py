@@ -18,7 +18,10 @@ from .state import Home
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says before the command, and what surrounds the process."""
+    """What the command line says before the command, and what surrounds the process.
+
+    ``noted`` keeps the ``environment`` object of the JSON for a command that fails later.
+    """
 
     python: str | None = None
     root: str | None = None
@@ -26,6 +29,7 @@ class Options:
     lock_timeout: float = 30.0
     environ: Mapping[str, str] = field(default_factory=dict)
     cwd: str = "."
+    noted: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -45,6 +49,10 @@ class Session:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.env: Environment = open_environment(options.python, options.root, options.environ)
+        options.noted["environment"] = {
+            "site_packages": self.env.site_packages,
+            "python": self.env.python,
+        }
         self.home = locate(self.env)
 
     @property

@@ -149,7 +149,8 @@ class Snapshot:
             # A package manager put the file back: nothing of ours is in it.
             self.reinstalled.append(key)
             return self._see_fresh(key, trusted=True)
-        raise self._drift(key, now, "it is neither what patchkit wrote nor pristine")
+        error = self._drift(key, now, "it is neither what patchkit wrote nor pristine")
+        raise error.at(bundle=", ".join(entry["bundles"]) or None)
 
     def _see_fresh(self, key: Key, *, trusted: bool = False) -> Seen:
         root = self._roots[key[0]]

@@ -50,7 +50,7 @@ class FileEntry(TypedDict):
     the pristine file under ``pristine/``, ``blob`` a copy of its bytes under ``blobs/``
     (made when the inode is shared, since others could write through it).  ``role`` is
     ``record`` for the RECORD of a distribution that gained files, ``owner`` the name of
-    the distribution (empty for a plain tree)."""
+    the distribution (empty for a plain tree), ``bundles`` who changes the file."""
 
     root: int
     path: str
@@ -60,6 +60,7 @@ class FileEntry(TypedDict):
     blob: str | None
     role: str
     owner: str
+    bundles: list[str]
 
 
 class VariantEntry(TypedDict):

@@ -129,7 +129,7 @@ def _check_files(state: State, roots: list[Root | None], problems: list[Problem]
         problems.append(
             Problem(
                 kind="drift",
-                bundle=None,
+                bundle=", ".join(entry["bundles"]) or None,
                 file=entry["path"],
                 message=f"{entry['path']}: "
                 + (f"cannot be read: {error}" if error else _difference(entry, now)),

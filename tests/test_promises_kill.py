@@ -26,6 +26,7 @@ from tests.support.lab import ACME, ALPHA, BETA, DELTA, GAMMA, STATE, Lab, Site,
 from tests.support.wheels import Dist
 
 pytest_plugins = ("tests.support.fixtures",)
+pytestmark = pytest.mark.slow  # about data and instants, not about the interpreter
 
 Contents = Mapping[str, tuple[str, int, str | None]]
 
@@ -164,7 +165,6 @@ def settle(scene: Scene, site: Site, way: str) -> None:
     assert not (site / STATE).exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["apply", "revert"])
 @pytest.mark.parametrize("call", sorted(CALLS))
 def test_killed_at_a_system_call(lab: Lab, call: str, command: str) -> None:
@@ -308,7 +308,6 @@ def big_bundle(lab: Lab) -> None:
     lab.bundle("big", {"bigone": lab.diff(BIG.files, after)})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["apply", "revert"])
 def test_killed_at_random_moments(lab: Lab, command: str) -> None:
     """Without strace: a change of 400 files, and a SIGKILL somewhere in it."""

@@ -16,6 +16,8 @@ from tests.conftest import Cli, Installed
 from tests.releases import FLASHINFER, LinkMode
 from tests.support.lab import STATE, needs_tool
 
+pytestmark = pytest.mark.slow  # about data, not about the interpreter
+
 FUSION = "sm120-fusion"
 FILES = (
     "flashinfer/jit/comm.py",
