@@ -84,15 +84,19 @@ def commit(
             raise
         # The record is out, so the way is forwards: what failed was to sync it.
         warning = f"done, but perhaps not yet safe from a power cut: {_said(error)}"
-    try:
-        finish(own, home, roots, journal)
-    except OSError as error:
-        # Only leftovers are still there, and while they are, every command says so.
-        if home.unfinished():
+    for last in (False, True):  # what fails once may be a passing fault
+        try:
+            finish(own, home, roots, journal)
+        except OSError as error:
+            # Only leftovers are still there, and while they are, every command says so.
+            if not last or not home.unfinished():
+                continue
             warning = (
                 f"done, but not tidied up: {_said(error)}; when the cause is gone, run:"
                 " patchkit recover"
             )
+        else:
+            break
     return warning
 
 

@@ -143,13 +143,13 @@ def is_jit_source(path: str) -> bool:
     return "jit" in parts[:-1] and parts[-1].endswith(".py")
 
 
-def diffstat(data: bytes, *, parse: Parse | None = None) -> list[tuple[str, int, int]]:
+def diffstat(data: bytes) -> list[tuple[str, int, int]]:
     """(path, lines added, lines removed) of each file of a patch, in its order.
 
     Counted by unidiff, and by patchkit's own reading where unidiff is known to be wrong.
     Paths are without git's ``a/`` and ``b/``.  Raises :class:`PatchSyntaxError`.
     """
-    patch = (parse or _parse())(data, "")
+    patch = _parse()(data, "")
     theirs = _unidiff(data, patch)
     if theirs is not None and _differences(patch, theirs):
         theirs = None
@@ -167,18 +167,22 @@ def diffstat(data: bytes, *, parse: Parse | None = None) -> list[tuple[str, int,
 
 
 def probe_versions(specifiers: Iterable[str]) -> list[str]:
-    """Versions at, just below and just above every boundary of the given ranges, the
-    shortest first.  Ranges that share a version share one of these."""
+    """Versions at and just above every boundary of the given ranges, the shortest first.
+    Ranges that share a version share one of these."""
     from packaging.specifiers import SpecifierSet
     from packaging.version import Version
 
-    found = {"0", "0.dev0", "999999"}
+    found = {"0", "0.dev0"}
+    boundaries: list[Version] = []
     for text in specifiers:
         for one in SpecifierSet(text):
             if one.operator == "===":
                 found.add(one.version)
-                continue
-            found |= _around(Version(one.version.removesuffix(".*")))
+            else:
+                boundaries.append(Version(one.version.removesuffix(".*")))
+    depth = max((len(version.release) for version in boundaries), default=0)
+    for version in boundaries:
+        found |= _around(version, depth)
     return sorted(found, key=lambda version: (len(version), version))
 
 
@@ -261,37 +265,32 @@ def _overlaps(target: Target) -> Iterator[tuple[str, str]]:
                     break
 
 
-def _around(version: Version) -> set[str]:
-    """Versions next to one, on both sides, of every kind that PEP 440 has."""
+def _around(version: Version, depth: int) -> set[str]:
+    """A boundary and the least versions above it, for each reading that PEP 440 gives it.
+
+    Nothing below it is needed: what ranges share begins at a boundary, right behind one, or
+    at the least version of all.  No boundary has more than ``depth`` parts, so that one more
+    is near enough.
+    """
     epoch = f"{version.epoch}!" if version.epoch else ""
     release = version.release
-    near = [release, (*release[:-1], release[-1] + 1), (*release, 0, 0, 1), (*release, 999999)]
-    # Also where a wildcard or a compatible release ends: one part up, at each length.
-    near += [(*release[:n], release[n] + 1) for n in range(len(release) - 1)]
-    counted = [n for n, part in enumerate(release) if part]
-    if counted:
-        near.append((*release[: counted[-1]], release[counted[-1]] - 1, 999999))
+    # Behind ">V", which leaves out the post-releases of V; behind "V.*" at each length.
+    near = [release, (*release, *(0,) * (depth - len(release)), 1)]
+    near += [(*release[:n], release[n] + 1) for n in range(len(release))]
     plain = [epoch + ".".join(map(str, parts)) for parts in near]
-    if version.epoch:
-        plain.append(f"{version.epoch - 1}!999999" if version.epoch > 1 else "999999")
-    found = {str(version), version.public}
-    ends = ("", ".dev0", "a0", "a0.dev0", "rc0", "rc999999", ".post0.dev0", ".post0", ".post999999")
-    found |= {text + end for text in plain for end in ends}
+    found = {str(version)}
+    found |= {text + end for text in plain for end in ("", ".dev0", ".post0.dev0")}
     text = plain[0]
     if version.pre is not None:
         letter, number = version.pre
-        text = f"{text}{letter}{number}"
-        found |= {f"{plain[0]}{letter}{n}" for n in (number + 1, max(number - 1, 0))}
-        found |= {text + end for end in ("", ".dev0", ".post0", ".post999999", ".post0.dev0")}
+        found.add(f"{text}{letter}{number + 1}.dev0")
+        text += f"{letter}{number}"
+        found.add(f"{text}.post0.dev0")
     if version.post is not None:
-        text = f"{text}.post{version.post}"
-        found |= {f"{text}.dev0", f"{text}.dev999999"}
-        found |= {
-            f"{text.rpartition('.post')[0]}.post{n}"
-            for n in (version.post + 1, max(version.post - 1, 0))
-        }
+        found.add(f"{text}.post{version.post + 1}.dev0")
+        text += f".post{version.post}"
     if version.dev is not None:
-        found |= {f"{text}.dev{n}" for n in (version.dev + 1, max(version.dev - 1, 0))}
+        found |= {text, f"{text}.dev{version.dev + 1}"}
     return found
 
 
@@ -540,7 +539,7 @@ def _lint_against_target(
         for variant in _installed_variants(target, versions):
             for path in variant.patches:
                 for part in patches[path].files if path in patches else ():
-                    if part.change == "add" or not part.hunks:
+                    if part.change == "add":
                         continue
                     data = _find(part, variant.strip, target.distribution, target_bytes)
                     if data is not None:

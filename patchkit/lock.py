@@ -81,8 +81,7 @@ def _acquire(root: Root, home: Home, timeout: float, check: Callable[[], None]) 
 def _open(root: Root) -> int | None:
     """The lock file, made if needed; None where its folder vanished meanwhile."""
     root.forget_folders()
-    if root.mkdir(NAME, 0o755):
-        root.sync_folder("")
+    root.mkdir(NAME, 0o755)
     try:
         return root.open_to_lock(LOCK)
     except FileNotFoundError:

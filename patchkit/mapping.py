@@ -233,7 +233,9 @@ def map_patch(files: Sequence[FilePatch], known: Known) -> Mapping:
         level, prefix = choice
         old, new = (_place(path, level, prefix) for path in _both_paths(file))
         target = old if file.change != "add" else new
-        inside = target is not None and target.split("/", 1)[0] in known.packages
+        inside = target is not None and (
+            target.split("/", 1)[0] in known.packages or _is_known(target, known, target == old)
+        )
         if not inside and _left_out(file):
             outside.append(file.path)
             continue

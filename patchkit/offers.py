@@ -19,6 +19,8 @@ from .session import Options, Report, Session
 from .state import State
 from .workflow import add_to_set
 
+INTERRUPTED = "a command was interrupted here, or is under way; first run: patchkit recover"
+
 
 def list_bundles(options: Options) -> Report:
     """Every bundle with its state here: applied, needed, upstream, unsupported, or why
@@ -31,7 +33,7 @@ def list_bundles(options: Options) -> Report:
         {"environment": session.described(), "folder": session.folder, "bundles": rows},
     )
     if session.home.unfinished():
-        report.notes.append("a command was interrupted here; first run: patchkit recover")
+        report.notes.append(INTERRUPTED)
     return report
 
 
@@ -141,6 +143,8 @@ def show(options: Options, name: str) -> Report:
                 "variants": variants,
             }
         )
+    if session.home.unfinished():
+        notes.append(INTERRUPTED)
     env, args = profile_for(bundle, versions)
     data_out: dict[str, Any] = {
         "environment": session.described(),

@@ -70,6 +70,7 @@ class Work:
     restore_pycs: list[tuple[str, str, str]] = field(default_factory=list)
     caches: list[tuple[str, str]] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     prefix: str | None = None
 
 
@@ -101,13 +102,14 @@ def stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> lis
     for folder in FOLDERS:
         own.mkdir(folder)
     own.sync_folder(NAME)
+    own.sync_folder("")
     unsynced = Unsynced()
     try:
         _note_beside(own, roots, work)
         for name, data in sorted(work.blobs.items()):
             _put_blob(own, name, data, unsynced)
         operations = [
-            _stage_one(own, roots, number, change, unsynced, check)
+            _stage_one(own, roots, number, change, unsynced, check, work.notes)
             for number, change in enumerate(work.changes)
         ]
         unsynced.sync()
@@ -125,6 +127,7 @@ def _stage_one(
     change: Change,
     unsynced: Unsynced,
     check: Callable[[], None],
+    notes: list[str],
 ) -> dict[str, Any]:
     check()
     root = roots[change.root]
@@ -135,6 +138,12 @@ def _stage_one(
     if change.new is not None:
         staged = _staged_path(own, root, change.path, number)
         where = own if staged.startswith(f"{NAME}/") else root
+        if change.restore is not None and _cache_changed(own, change):
+            _leave_cache(change)
+            notes.append(
+                f"{change.path} was linked into a package cache that holds other bytes now; it"
+                " is a file of its own again. Clean that cache (uv cache clean)"
+            )
         _put_new(own, where, root, change, staged, unsynced)
         change.data = None  # one file's contents at a time are enough
     return {
@@ -198,6 +207,23 @@ def _second_name(own: Root, root: Root, change: Change, undo: str, unsynced: Uns
         _put_blob(own, change.blob, data, unsynced)
 
 
+def _cache_changed(own: Root, change: Change) -> bool:
+    """Whether the pristine symlink that is to come back leads to other bytes by now."""
+    if change.new is None or change.new["kind"] != "symlink" or not change.blob:
+        return False
+    try:
+        return digest(own.read(f"{PRISTINE}/{change.restore}", follow=True)) != change.blob
+    except (OSError, PatchkitError):
+        return True
+
+
+def _leave_cache(change: Change) -> None:
+    """Bring back the pristine bytes as a file of its own instead of the link."""
+    assert change.blob is not None
+    mode = change.old["mode"] if change.old is not None and change.old["mode"] else 0o644
+    change.new = Ident(kind="file", mode=mode, sha256=change.blob, link=None)
+
+
 def _put_new(
     own: Root, where: Root, root: Root, change: Change, staged: str, unsynced: Unsynced
 ) -> None:
@@ -221,6 +247,8 @@ def _put_new(
         return
     stash = f"{PRISTINE}/{change.restore}"
     kept = ident_on_disk(own, stash)
+    if kept is not None and kept["kind"] != change.new["kind"]:
+        kept = None
     if change.new["kind"] == "symlink":
         if kept is None or not same(kept, change.new) or not own.link(stash, where, staged):
             where.symlink(staged, os.fsencode(change.new["link"] or ""))

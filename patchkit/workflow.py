@@ -46,6 +46,7 @@ def apply(
 def plan_apply(options: Options, names: Sequence[str]) -> tuple[Session, Planned]:
     """What :func:`apply` would do, computed and checked, nothing written."""
     session = Session(options)
+    _refuse_unfinished(session)
     wanted = _wanted_with(session, names, strip=None, reverse=False)
     return session, compute_set(session, session.home.read_state(), wanted)
 
@@ -191,12 +192,7 @@ def _change(
 ) -> Report:
     home = session.home
     if dry_run:
-        if home.unfinished():
-            raise Refused(
-                "a command on this environment was interrupted or is under way",
-                code="interrupted",
-                hint="patchkit recover",
-            )
+        _refuse_unfinished(session)
         return _report(session, command, compute_set(session, home.read_state(), wanted))
     if command == "revert" and not home.exists():
         wanted(None)
@@ -214,6 +210,7 @@ def _change(
         finally:
             roots.close()
     report = _report(session, command, planned)
+    report.notes += planned.work.notes
     if warning is not None:
         report.notes.append(warning)
     if recovered is not None:
@@ -221,6 +218,15 @@ def _change(
         way = {"forward": "finished", "back": "undone", "tidied": "tidied up"}[recovered]
         report.notes.insert(0, f"an interrupted command was {way} first")
     return report
+
+
+def _refuse_unfinished(session: Session) -> None:
+    if session.home.unfinished():
+        raise Refused(
+            "a command on this environment was interrupted or is under way",
+            code="interrupted",
+            hint="patchkit recover",
+        )
 
 
 def compute_set(session: Session, state: State | None, wanted: Wanted) -> Planned:

@@ -276,6 +276,32 @@ def test_ranges_that_share_a_release_share_a_probe(
         assert any(version_matches(first, v) and version_matches(second, v) for v in probes), both
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (">1a1", "<1a2"),
+        (">1a1", "<=1a2.dev0"),
+        (">=1a1,!=1a1", "<=1a1.post0.dev0"),
+        (">1", "<1.0.0.1"),
+        (">=1,!=1", "<=1.post0.dev0"),
+        (">1.post1", "<1.post3"),
+        (">1.post1", "<=1.post2.dev0"),
+        (">1.dev1", "<1.dev3"),
+        (">1a1.post1.dev1", "<=1a1.post1.dev2"),
+        (">=1.post1.dev1,!=1.post1.dev1", "<1.post1.dev3"),
+        (">=1.4,!=1.4.*", "<=1.5.dev0"),
+        (">=1.4.2,!=1.*", "<=2.dev0"),
+        ("<0.0.1", "!=0"),
+        ("<=0.dev0", ""),
+        (">=1!1,!=1!1.*", "<=1!2.dev0"),
+        ("==1+x", ">=1"),
+    ],
+)
+def test_ranges_that_share_very_little_share_a_probe(first: str, second: str) -> None:
+    probes = probe_versions([first, second])
+    assert any(version_matches(first, v) and version_matches(second, v) for v in probes)
+
+
 @pytest.mark.parametrize("more", ["==1.0+local", "===odd", ">=1!0", ">=1", "~=1.4.2"])
 def test_probes_are_versions_of_which_the_shortest_is_first(more: str) -> None:
     found = probe_versions([more, "<2!1a1.post2.dev3"])
@@ -459,6 +485,16 @@ def test_problems_are_sorted_by_file_and_line(folder: Folder) -> None:
         ("patches/demo/a.patch", None),
         ("patches/demo/a.patch", 1),
         ("patches/demo/a.patch", 3),
+    ]
+
+
+def test_problems_are_sorted_though_they_are_found_otherwise(folder: Folder) -> None:
+    short = one_file(hunk(2, 3, 9))
+    folder.bundle(short + short[len(DEP3) :])
+    assert [(p.kind, p.line) for p in folder.problems()] == [
+        ("context", 6),
+        ("touched-twice", 14),
+        ("context", 16),
     ]
 
 
@@ -649,6 +685,9 @@ def test_a_bundle_that_touches_jit_sources_names_a_cache(folder: Folder) -> None
     assert only.message.startswith("six.cu ") and only.line == 15
     folder.bundle(patch, more=assertion + "[caches]\njit = ['six']\n")
     assert folder.problems() == []
+    folder.bundle(one_file(hunk(3, 3, 9), name="é.h"), more=ASSERT.replace("six.py", "é.h"))
+    (only,) = folder.problems()
+    assert only.message == "é.h is compiled by a JIT; no cache is named"
     gone = DEP3 + "--- a/six.cuh\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n"
     folder.bundle(gone, more=ASSERT.replace("six.py", "six.cuh"))
     assert folder.kinds() == ["error no-cache"]
@@ -739,8 +778,11 @@ def test_old_lines_that_stand_more_than_once_are_a_warning(folder: Folder) -> No
     assert only.message == "the old lines of hunk 1 stand 2 times: at 4, 24"
     (only,) = folder.problems(target_bytes=installed(NUMBERS * 7))
     assert only.message.endswith("stand 7 times: at 4, 24, 44, 64, 84, …")
+    (only,) = folder.problems(target_bytes=installed(NUMBERS * 6))
+    assert only.message.endswith("stand 6 times: at 4, 24, 44, 64, 84, …")
     (only,) = folder.problems(target_bytes=installed(NUMBERS * 5))
     assert only.message.endswith("at 4, 24, 44, 64, 84")
+    assert folder.problems(target_bytes=installed(NUMBERS + b"4\n5\n")) == []
     assert folder.problems(target_bytes=installed(b"")) == []
     assert folder.problems(target_bytes=installed(None)) == []
 
@@ -750,8 +792,18 @@ def test_the_file_tells_whether_it_goes_on_behind_the_last_hunk(folder: Folder) 
     folder.bundle(DEP3 + short)
     assert folder.problems() == []
     assert folder.problems(target_bytes=installed(NUMBERS[: NUMBERS.index(b"9\n")])) == []
+    one_more = NUMBERS[: NUMBERS.index(b"10\n")]
+    assert folder.kinds(target_bytes=installed(one_more)) == ["warning context"]
     (only,) = folder.problems(target_bytes=installed(NUMBERS))
     assert (only.kind, only.line) == ("context", 6)
+    assert only.message == "hunk 1 has fewer than 3 lines of context: 1 after"
+
+
+def test_a_hunk_before_the_last_is_named_once(folder: Folder) -> None:
+    first = PATCH[PATCH.index("@@") :].replace("-4,7 +4,7", "-4,5 +4,5").replace(" 9\n 10\n", "")
+    second = "@@ -14,7 +14,7 @@\n 14\n 15\n 16\n-17\n+x\n 18\n 19\n 20\n"
+    folder.bundle(one_file(first, second))
+    (only,) = folder.problems(target_bytes=installed(NUMBERS))
     assert only.message == "hunk 1 has fewer than 3 lines of context: 1 after"
 
 
@@ -837,7 +889,6 @@ UNIDIFF_IS_WRONG = {
     "blanks in a name": BODY.replace("/y\n", "/x b/x\t\n"),
     "no prefix and blanks": "diff --git x y x y\n"
     + BODY.replace("a/y", "x y\t").replace("b/y", "x y\t"),
-    "other names in ---": "diff --git a/y b/y\n" + BODY.replace("a/y", "y").replace("b/y", "y"),
     "a deletion without its mode": "diff --git a/y b/y\n"
     + BODY.replace("b/y", "/dev/null").replace("+1 @", "+0,0 @").replace("+b\n", ""),
     "a mode before a plain file": f"{MODE}\n{BODY}",
@@ -866,7 +917,6 @@ UNIDIFF_IS_RIGHT = {
     + "\\ No newline at end of file\n",
     "a mark in another language inside": BODY.replace("-a\n", "-a\n\\ Kein Zeilenumbruch.\n"),
     "eaten blanks": "--- a/y\n+++ b/y\n@@ -1,3 +1,3 @@\n-a\n+b\n\n c\n",
-    "eaten blanks and CR": "--- a/y\n+++ b/y\n@@ -1,3 +1,3 @@\n-a\r\n+b\r\n\r\n c\r\n",
     "blank lines behind": f"{BODY}\n\n\n{BODY.replace('y', 'z')}\n",
     "odd line ends": BODY.replace("-a", "-a\rb\x0c\u2028\x85\x1c"),
     "lines like headers": "--- a/y\n+++ b/y\n@@ -1,2 +1 @@\n--- a\n-+++ x\n+++ b\n",
@@ -884,6 +934,7 @@ UNIDIFF_IS_RIGHT = {
     "copied": "diff --git a/x b/y\nsimilarity index 90%\ncopy from x\ncopy to y\n"
     + BODY.replace("a/y", "a/x"),
     "a mode before a git file": f"{MODE}diff --git a/y b/y\n{BODY}",
+    "a plain file behind one of git": f"diff --git a/y b/y\n{BODY}{BODY.replace('y', 'z')}",
     "a mode alone": MODE,
     "a mode last": f"diff --git a/y b/y\n{BODY}{MODE}",
     "binary": "diff --git a/x b/x\nindex 1111111..2222222 100644\nGIT binary patch\nliteral 1\n"
@@ -1095,6 +1146,7 @@ def test_a_diffstat_counts_every_line(text: str) -> None:
 def test_a_diffstat_has_git_s_paths() -> None:
     text = f"{MODE}diff --git a/y b/y\n{BODY}" + BODY.replace("a/y", "old/y").replace("b/", "new/")
     assert diffstat(text.encode()) == [("x", 0, 0), ("y", 1, 1), ("new/y", 1, 1)]
+    assert diffstat(BODY.replace("a/y", "x/y").encode()) == [("b/y", 1, 1)]
     gone = "--- a/six.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n"
     new = "--- /dev/null\n+++ b/six.py\n@@ -0,0 +1 @@\n+a\n"
     assert diffstat((gone + new).encode()) == [("six.py", 0, 1), ("six.py", 1, 0)]
