@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent
 BUILD = ROOT / "build"
 WHEELHOUSE = BUILD / "wheelhouse"
 OLDEST = (3, 10)
-COVERAGE_AT_LEAST = 90
+COVERAGE_AT_LEAST = 85
 
 #: Exactly these releases are shown: the ones that the campaign ran.
 DEMO_RELEASES = (("sglang", "0.5.9"), ("flashinfer-python", "0.6.3"))

@@ -313,12 +313,16 @@ def make_venv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeVenv]:
 #: Modules about data (whole releases, thousands of examples, every system call) and not about
 #: the interpreter: all of their tests are slow.
 SLOW_MODULES = {
-    "test_bundles_end_to_end",
-    "test_differential",
-    "test_docs",
-    "test_packaging",
-    "test_promises_kill",
-    "test_shipped_bundles",
+    *("test_bundles_end_to_end", "test_differential", "test_docs", "test_environment"),
+    *("test_gitsource", "test_packaging", "test_real_releases", "test_shipped_bundles"),
+    *(f"test_commands_{name}" for name in ("bundles", "editable", "json", "loose", "select")),
+    *(
+        f"test_promises_{name}"
+        for name in (
+            *("all_or_nothing", "caches", "concurrent", "kill", "known", "messages", "outside"),
+            *("place", "real", "same", "stale"),
+        )
+    ),
 }
 
 

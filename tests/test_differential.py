@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from patchkit.errors import PatchkitError
 from patchkit.patchfile import parse
+from tests.conftest import Cli
 from tests.strategies import (
     GNU_DIFF,
     NAMES,
@@ -25,8 +27,11 @@ from tests.strategies import (
     apply,
     edited,
     fault,
+    link,
     pairs,
+    read_tree,
     text,
+    write_tree,
 )
 
 needs_diff = pytest.mark.skipif(GNU_DIFF is None, reason="needs GNU diff")
@@ -182,6 +187,56 @@ def _next(draw: st.DrawFn, tree: Tree) -> Tree:
         elif fate == "move" and f"moved/{name}" not in tree:
             out[f"moved/{name}"] = out.pop(name)
     return out
+
+
+# -- the command on a plain tree ------------------------------------------------------------------
+
+KINDS: dict[str, tuple[Tree, Tree]] = {
+    "text": ({"x": text("a\n"), "y": text("b\n")}, {"x": text("b\n", 0o755), "z/y": text("b\n")}),
+    "names": ({name: text("a\n") for name in NAMES}, {name: text("b\n") for name in NAMES}),
+    "binary": ({"x": text(b"\0a" * 99)}, {"x": text(b"\0b"), "y": text(b"\0")}),
+    "empty": ({"x": text(""), "y": text("a\n")}, {"y": text(""), "z": text("")}),
+    "link made": ({"x": text("a\n")}, {"x": text("a\n"), "y": link("x"), "z": link("nowhere")}),
+    "link removed": ({"x": text("a\n"), "y": link("x")}, {"x": text("a\n")}),
+    "link retargeted": ({"x": text("a\n"), "y": link("x")}, {"x": text("a\n"), "y": link("z")}),
+    "dangling link retargeted": ({"y": link("nowhere")}, {"y": link("else")}),
+    "link moved": ({"y": link("nowhere")}, {"z/y": link("nowhere")}),
+    "link to file": ({"y": link("nowhere")}, {"y": text("a\n")}),
+    "file to link": ({"y": text("a\n")}, {"y": link("nowhere")}),
+    "folder to file": ({"y/z": text("a\n")}, {"y": text("b\n")}),
+    "file to folder": ({"y": text("a\n")}, {"y/z": text("b\n")}),
+    "link to folder": ({"y": link("nowhere")}, {"y/z": text("b\n")}),
+    "file moved into its place": ({"y/z": text("a\n")}, {"y": text("a\n")}),
+}
+NOT_YET = {
+    **dict.fromkeys(
+        ("link removed", "link retargeted", "dangling link retargeted", "link moved",
+         "link to file", "link to folder"),
+        "a link of the tree's own is taken for one into a cache",
+    ),
+    **dict.fromkeys(
+        ("folder to file", "file to folder", "file moved into its place"),
+        "a folder does not make room for a file, nor a file for a folder",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=fault(NOT_YET[k]) if k in NOT_YET else ()) for k in KINDS],
+)
+def test_the_command_there_and_back(kind: str, tools: Tools, cli: Cli, tmp_path: Path) -> None:
+    before, after = KINDS[kind]
+    patch = tmp_path / "change.patch"
+    patch.write_bytes(tools.git_diff(before, after, "--binary", "-M"))
+    folder = write_tree(before, tmp_path / "tree")
+    options = ("--root", folder)
+    cli(*options, "apply", patch, "--strip", "1")
+    found = {path: f for path, f in read_tree(folder).items() if not path.startswith(".patchkit/")}
+    assert found == after
+    cli(*options, "revert", "--all")
+    assert read_tree(folder) == before
+    assert not (folder / ".patchkit").exists()
 
 
 # -- altered files: what promise 3 refuses -----------------------------------------------------

@@ -29,6 +29,7 @@ from patchkit.hunks import (
 )
 from patchkit.model import Hunk
 from patchkit.patchfile import parse
+from tests.strategies import fault
 
 
 def hunks(text: str | bytes) -> tuple[Hunk, ...]:
@@ -504,6 +505,18 @@ def test_a_hunk_without_context_goes_to_its_line_alone() -> None:
     assert apply_hunks(file, patch) == (Placement(3, 0),)
     assert file[2] == b"LINE 3\n"
     assert refused([b"new\n", *numbered(6)], patch).code == "hunk-not-found"
+
+
+@fault("a hunk with context behind it alone is taken for one made with -U0")
+def test_a_hunk_with_context_behind_it_alone_may_move() -> None:
+    patch = hunks("@@ -5,3 +5,3 @@\n-line 5\n+LINE 5\n line 6\n line 7\n")
+    assert locate([b"new\n", *numbered(10)], patch) == [Placement(6, 1)]
+
+
+@fault("git and GNU patch apply it: the whole file is the hunk's, whatever line it says")
+def test_a_hunk_without_context_that_is_the_whole_file() -> None:
+    patch = hunks("@@ -2 +2 @@\n-one\n+two\n")
+    assert locate(lines("one\n"), patch) == [Placement(1, -1)]
 
 
 # -- against the promise, by brute force -------------------------------------------------------

@@ -10,7 +10,6 @@ from patchkit.errors import Refused
 from patchkit.mapping import Form, Known, Mapping, check_path, map_patch, map_stripped, strip_path
 from patchkit.model import FilePatch
 from patchkit.patchfile import parse
-from tests.strategies import fault
 
 SGLANG = (
     "sglang/__init__.py",

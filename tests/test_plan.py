@@ -322,6 +322,13 @@ def test_a_folder_becomes_a_file_and_back() -> None:
     both_ways({"x/y": text(ABC)}, {"x": text("new\n")}, to_file)
 
 
+def test_a_folder_becomes_a_file_in_the_order_in_which_git_writes_it() -> None:
+    """git sorts by name: the file comes before what lies in the folder."""
+    both_ways({"x/y": text(ABC)}, {"x": text("new\n")}, add("x") + delete("x/y"))
+    to_folder = delete("x") + add("x/y")
+    both_ways({"x": text(ABC)}, {"x/y": text("new\n")}, to_folder)
+
+
 # -- a file named twice, patches stacked -------------------------------------------------------
 
 
