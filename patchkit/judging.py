@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-from .assertions import evaluate
 from .distributions import find_distribution
 from .environment import Environment
 from .errors import Refused
@@ -49,6 +48,8 @@ class Judge:
         return entries
 
     def _one(self, item: Chosen, assertion: Assertion) -> AssertEntry | None:
+        from .assertions import evaluate  # a bundle without assertions needs none of it
+
         dist = find_distribution(self._env, assertion.distribution)
         if dist is None:
             if assertion.distribution in item.skipped:
