@@ -32,7 +32,8 @@ def guarded(settings: Settings, action: Callable[[], int]) -> int:
     """Run a command; what it raises becomes a message and the exit code of the contract."""
     try:
         code = action()
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except PatchkitError as error:
         return fail(error, settings)
@@ -100,6 +101,8 @@ def print_json(value: dict[str, Any]) -> None:
 def to_stdout(text: str) -> None:
     """Bytes that are no UTF-8 come out as they went in."""
     data = (text + "\n").encode("utf-8", "surrogateescape")
+    if sys.stdout is None:  # started with a closed standard output (>&-)
+        return
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -122,7 +125,12 @@ def to_stderr(text: str) -> None:
 def _style(stream: Any) -> Callable[[str, str], str]:
     from .report import plain
 
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
+    if (
+        stream is None
+        or os.environ.get("NO_COLOR")
+        or os.environ.get("TERM") == "dumb"
+        or not stream.isatty()
+    ):
         return plain
     return lambda text, colour: f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
@@ -149,7 +157,7 @@ def finish(settings: Settings, report: Report) -> int:
 
 def progress(settings: Settings) -> Callable[[str, int, int], None]:
     """A function (what, done, total) that shows how far long work is, on a terminal only."""
-    if settings.quiet or not sys.stderr.isatty():
+    if settings.quiet or sys.stderr is None or not sys.stderr.isatty():
         return lambda what, done, total: None
 
     def show(what: str, done: int, total: int) -> None:

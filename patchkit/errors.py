@@ -63,7 +63,6 @@ class PatchkitError(Exception):
             value = getattr(self, key)
             if value is not None:
                 out[key] = value
-        out.update(self.data)
         return out
 
 

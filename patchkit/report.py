@@ -39,8 +39,9 @@ NO_ENVIRONMENT: dict[str, Any] = {"site_packages": None, "python": None}
 def error_as_json(
     command: str | None, error: PatchkitError, environment: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The object of a command that failed."""
-    return {
+    """The object of a command that failed; ``diagnosis`` holds what else is known of the
+    error (candidates, expected and found lines, the nearest place)."""
+    out = {
         "schema": 1,
         "command": command,
         "ok": False,
@@ -48,6 +49,9 @@ def error_as_json(
         "environment": environment or NO_ENVIRONMENT,
         "error": error.as_dict(),
     }
+    if error.data:
+        out["diagnosis"] = error.data
+    return out
 
 
 def error_text(error: PatchkitError) -> str:

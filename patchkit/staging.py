@@ -21,7 +21,10 @@ from .roots import Roots
 from .state import BLOBS, FOLDERS, NAME, PRISTINE, STAGED, UNDO, Ident, ident_on_disk, same
 
 # What a JIT compiles: build systems compare times, so these come back as new files.
-JIT_SOURCES = (".cu", ".cuh", ".h", ".hpp", ".inl", ".cpp", ".cc", ".jinja", ".j2")
+JIT_SOURCES = (
+    *(".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".inl", ".ipp"),
+    *(".tpp", ".ptx", ".jinja", ".jinja2", ".j2", ".template"),
+)
 
 
 BESIDE = f"{STAGED}/beside.json"

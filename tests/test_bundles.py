@@ -190,7 +190,7 @@ def test_an_unknown_name_has_the_nearest_ones(folder: Path, name: str, hint: str
     assert error.hint
     if hint is not None:
         assert error.hint == hint
-    assert error.as_dict()["nearest"] == (["demo"] if "mean" in error.hint else [])
+    assert error.data["nearest"] == (["demo"] if "mean" in error.hint else [])
 
 
 def test_the_nearest_names_are_few_and_an_exact_one_is_alone(folder: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_patch_that_changed_is_refused(folder: Path, data: bytes) -> None:
     assert "edited, cut off" in (error.hint or "")
     assert "patchkit lint --update-lock demo" in (error.hint or "")
     expected, found = (hashlib.sha256(part).hexdigest() for part in (PATCH, data))
-    assert error.as_dict()["expected"] == expected and error.as_dict()["found"] == found
+    assert error.data["expected"] == expected and error.data["found"] == found
     assert len(error.detail) == 2 and expected in error.detail[0] and found in error.detail[1]
 
 
@@ -462,7 +462,7 @@ def test_a_cycle_is_shown(names: list[str], cycle: list[str]) -> None:
     error = caught.value
     assert error.code == "requires-cycle"
     assert error.message == f"bundles require each other: {' -> '.join(cycle)}"
-    assert error.as_dict()["cycle"] == cycle
+    assert error.data["cycle"] == cycle
     assert error.bundle == cycle[-2]
 
 
@@ -564,7 +564,7 @@ def test_one_of_two_is_enough_to_say_that_they_conflict(swap: bool) -> None:
     assert error.message == f"{first} and {second} conflict: they are never in one applied set"
     assert error.bundle == second
     assert f"patchkit revert {first}" in (error.hint or "")
-    assert error.as_dict()["conflicts"] == [[first, second]] and error.detail == ()
+    assert error.data["conflicts"] == [[first, second]] and error.detail == ()
 
 
 def test_every_conflict_is_told() -> None:

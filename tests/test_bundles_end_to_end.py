@@ -112,5 +112,5 @@ def test_two_changes_in_one_experiment_are_refused(installed: Installed, cli: Cl
         "--root", root, "--json", "apply", "sm120-fusion", "pcie-custom-allreduce", check=3
     ).json
     assert refused["error"]["code"] == "conflict"
-    assert refused["error"]["conflicts"] == [["sm120-fusion", "pcie-custom-allreduce"]]
+    assert refused["diagnosis"]["conflicts"] == [["sm120-fusion", "pcie-custom-allreduce"]]
     assert diff_snapshots(before, snapshot(root), fields=IDENTITY) == []

@@ -143,7 +143,7 @@ def problems(text: str, lock: str | None = None, name: str = "demo") -> list[str
     assert error.exit_code == 3 and error.code == "manifest"
     assert f"patchkit lint {name}" in (error.hint or "")
     shown = [p["message"] if not p["key"] else ": ".join(p.values()) for p in
-             error.as_dict()["problems"]]  # fmt: skip
+             error.data["problems"]]  # fmt: skip
     assert tuple(shown) == error.detail
     return list(error.detail)
 

@@ -137,7 +137,8 @@ def held(lab: Lab, site: Site) -> Iterator[subprocess.Popen[bytes]]:
             time.sleep(0.0005)
         time.sleep(delay)
         process.send_signal(signal.SIGSTOP)
-        if process.poll() is None and (site / STATE / "lock").exists():
+        lock = site / STATE / "lock"  # its note is written once it is held
+        if process.poll() is None and lock.exists() and lock.stat().st_size:
             break
         process.send_signal(signal.SIGCONT)
         process.communicate()
