@@ -201,7 +201,7 @@ def test_the_nearest_names_are_few_and_an_exact_one_is_alone(folder: Path) -> No
     assert caught.value.hint == "did you mean demo?"
     with pytest.raises(Refused) as caught:
         load_bundle(str(folder), "demo4")
-    assert len(caught.value.as_dict()["nearest"]) == 3
+    assert len(caught.value.data["nearest"]) == 3
     (folder / "manifests" / "gone.toml").symlink_to("nowhere")
     with pytest.raises(Refused, match=r"^no bundle 'gone'"):
         load_bundle(str(folder), "gone")
@@ -572,7 +572,7 @@ def test_every_conflict_is_told() -> None:
     with pytest.raises(Refused) as caught:
         check_conflicts(many)
     assert caught.value.detail == ("a and c conflict", "b and c conflict")
-    assert len(caught.value.as_dict()["conflicts"]) == 3
+    assert len(caught.value.data["conflicts"]) == 3
 
 
 def test_bundles_that_go_together_pass() -> None:

@@ -513,6 +513,16 @@ def test_a_hunk_with_context_behind_it_alone_may_move() -> None:
     assert locate([b"new\n", *numbered(10)], patch) == [Placement(6, 1)]
 
 
+@fault("where one hunk moved, the stated line of one without context is still believed")
+def test_a_hunk_without_context_beside_one_that_moved() -> None:
+    patch = hunks("@@ -2 +2 @@\n-x\n+y\n" + MIDDLE.replace("-2,7 +2,7", "-4,7 +4,7"))
+    base = [b"0\n", b"x\n", *numbered(10)[:8]]
+    base[2:3] = [b"line 1\n"]
+    assert [place.offset for place in locate(base, patch)] == [0, 0]
+    grown = [b"x\n", b"x\n", *base]
+    assert refused(grown, patch).code == "hunk-not-found"
+
+
 @fault("git and GNU patch apply it: the whole file is the hunk's, whatever line it says")
 def test_a_hunk_without_context_that_is_the_whole_file() -> None:
     patch = hunks("@@ -2 +2 @@\n-one\n+two\n")
