@@ -122,19 +122,21 @@ def _matches(lines: list[bytes], hunk: Hunk, place: int) -> bool:
 
 
 def _fits(lines: list[bytes], hunk: Hunk, place: int) -> bool:
-    return _matches(lines, hunk, place) and _anchored(hunk, place, len(lines))
+    if not _matches(lines, hunk, place):
+        return False
+    # No context and not at the start: made with -U0, so that its line alone says where.
+    bare = hunk.leading == hunk.trailing == 0 and hunk.old_start > 1
+    if bare and hunk.old and place == _stated(hunk):
+        return True
+    return _anchored(hunk, place, len(lines))
 
 
 def _anchored(hunk: Hunk, place: int, count: int) -> bool:
     """A hunk that its maker cut at the file's start or end must stand there again.
 
     The rule of git (``apply.c``, match_beginning and match_end): one that starts at line
-    1 had nothing before it, one without trailing context had nothing behind it.  One with
-    no context in front and not at the start was made with -U0: it goes to its line alone,
-    and where it removes nothing, nothing speaks for that line.
+    1 had nothing before it, one without trailing context had nothing behind it.
     """
-    if hunk.leading == 0 and hunk.old_start > 1:
-        return bool(hunk.old) and place == _stated(hunk)
     if hunk.old_start <= 1 and place != 0:
         return False
     return hunk.trailing > 0 or place + len(hunk.old) == count
@@ -142,8 +144,6 @@ def _anchored(hunk: Hunk, place: int, count: int) -> bool:
 
 def _anchor(hunk: Hunk, count: int) -> int | None:
     """The one line (from 0) at which an anchored hunk can stand; None for any other."""
-    if hunk.leading == 0 and hunk.old_start > 1:
-        return _stated(hunk)
     if hunk.old_start <= 1:
         return 0
     return count - len(hunk.old) if hunk.trailing == 0 else None
@@ -188,7 +188,8 @@ def _find(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> in
     if anchor is None:
         places, too_many = search.places(hunk.old)
     else:
-        places, too_many = [anchor] if _fits(lines, hunk, anchor) else [], False
+        fits = _matches(lines, hunk, anchor) and _anchored(hunk, anchor, len(lines))
+        places, too_many = [anchor] if fits else [], False
     if not places:
         raise _not_found(search, hunk, number, hunks)
     fitting = [p for p in places if not too_many and heading_agrees(lines, hunk, p)]

@@ -70,7 +70,8 @@ def _row(session: Session, state: State | None, name: str) -> dict[str, Any]:
             row["reason"] = "; ".join(p.upstream or "" for p in chosen.parts)
             return row
         wanted = add_to_set(session, state, [chosen])
-        planned = compute(session.env, session.home, state, wanted, session.options.environ)
+        environ = session.options.environ
+        planned = compute(session.env, session.home, state, wanted, environ, [name])
         row["state"] = "needed" if planned.work.changes else "setting"
     except PatchkitError as error:
         row["state"] = {

@@ -277,6 +277,7 @@ class _Reader:
             elif names is None:
                 old, new = minus or old, plus or new
             self._check_names(change, old, new, minus, plus, start)
+            old, new = minus or old, plus or new
         elif line.startswith(b"@@ -"):
             hunks = self._hunks()
         elif line.startswith(b"GIT binary patch"):
@@ -329,8 +330,10 @@ class _Reader:
             raise PatchSyntaxError(
                 f"two names for one file, {minus} and {plus}, and no rename", line=start + 1
             )
+        # git compares without the first part, and only where "diff --git" names one file.
+        one = change != "modify" or (old and new and _tail(old) == _tail(new))
         for kind, name, wanted in (("---", minus, old), ("+++", plus, new)):
-            if name is not None and name != wanted:
+            if one and name is not None and wanted is not None and _tail(name) != _tail(wanted):
                 raise PatchSyntaxError(
                     f"the '{kind}' line names {name}, the lines before it {wanted}",
                     line=start + 1,
@@ -770,6 +773,10 @@ def _prefixed(
 def _tail_is(header: str, name: str | None) -> bool:
     """Whether a header's name is ``name``, perhaps behind one part of prefix."""
     return header == name or ("/" in header and header.split("/", 1)[1] == name)
+
+
+def _tail(path: str) -> str:
+    return path.split("/", 1)[-1]
 
 
 def _base(path: str | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,7 @@ def compute(
     state: State | None,
     chosen: list[Chosen],
     environ: Mapping[str, str],
+    asked: Iterable[str] = (),
 ) -> Planned:
     """Compute, compare, check the assertions.  Raises what refuses; changes nothing."""
     series = build(env, home, chosen)
@@ -60,7 +61,7 @@ def compute(
     if state is not None:
         _add_recorded_owners(env, state, owners)
     roots = Roots(home)
-    snapshot = Snapshot(home, roots, state, owners)
+    snapshot = Snapshot(home, roots, state, owners, frozenset(asked))
     try:
         return _Computation(env, home, state, chosen, series, snapshot, roots, owners).run(environ)
     finally:
@@ -229,7 +230,8 @@ class _Computation:
         if seen.entry is not None:
             keep, blob = seen.entry["stash"], seen.entry["blob"]
         elif seen.before is not None:
-            keep = stash_name(seen.before["sha256"], *key)
+            serial = 1 if self.state is None else self.state["serial"] + 1
+            keep = f"{stash_name(seen.before['sha256'], *key)}.{serial}"
             if seen.shared and seen.sha256 is not None and not same(new, seen.now):
                 blob = seen.sha256
         if not same(seen.now, new):

@@ -45,11 +45,18 @@ class Seen:
 
 class Snapshot:
     """Sees paths of an environment, each once.  ``taken_as_pristine`` collects those of a
-    plain tree, where nothing says what pristine is."""
+    plain tree, where nothing says what pristine is.  ``asked`` are the bundles that are to
+    be applied: their files may have been reinstalled meanwhile."""
 
     def __init__(
-        self, home: Home, roots: Roots, state: State | None, owners: dict[Key, Distribution]
+        self,
+        home: Home,
+        roots: Roots,
+        state: State | None,
+        owners: dict[Key, Distribution],
+        asked: frozenset[str] = frozenset(),
     ) -> None:
+        self._asked = asked
         self._home = home
         self._roots = roots
         self._owners = owners
@@ -146,7 +153,10 @@ class Snapshot:
                 view = FileState("file", now["mode"], data)
             return Seen(now, entry["before"], status, view=view, entry=entry)
         if same(now, entry["before"]) or self._is_pristine(key, now, data):
-            # A package manager put the file back: nothing of ours is in it.
+            # A package manager put the file back: nothing of ours is in it.  Only who
+            # applies those very bundles again means to have them on it.
+            if not self._asked or not self._asked >= set(entry["bundles"]):
+                raise self._reinstalled(key, now, entry)
             self.reinstalled.append(key)
             return self._see_fresh(key, trusted=True)
         error = self._drift(key, now, "it is neither what patchkit wrote nor pristine")
@@ -174,6 +184,8 @@ class Snapshot:
             view = FileState("symlink", 0, os.fsencode(now["link"] or ""))
         else:
             view = FileState("file", now["mode"], data or b"")
+        # A link of the tree's own is not shared: its bytes are its target's name.
+        shared = shared and view.kind == "file"
         sha256 = digest(view.data) if shared else None
         return Seen(now, now, status, view=view, shared=shared, sha256=sha256)
 
@@ -259,6 +271,17 @@ class Snapshot:
             file=key[1],
             hint=hint,
             data={"found": None if now is None else now["sha256"]},
+        )
+
+    def _reinstalled(self, key: Key, now: Ident | None, entry: FileEntry) -> DriftError:
+        names = " ".join(entry["bundles"])
+        what = "is gone" if now is None else "is pristine again: it was reinstalled or restored"
+        return DriftError(
+            f"{self._roots[key[0]].full(key[1])} {what}",
+            code="reinstalled",
+            file=key[1],
+            bundle=", ".join(entry["bundles"]) or None,
+            hint=f"patchkit apply {names} puts the patch on again".replace("  ", " "),
         )
 
     # -- kept pristine bytes --------------------------------------------------------

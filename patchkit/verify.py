@@ -106,13 +106,25 @@ def _check_releases(home: Home, state: State) -> list[Problem]:
                 kind="release-changed",
                 bundle=None,
                 file=None,
-                message=f"{dist['name']} {dist['version']} was patched, and is not installed"
-                " any more",
+                message=f"{dist['name']} {dist['version']} was patched, installed is"
+                f" {_installed_now(home, info) or 'none'}",
                 hint="patchkit status shows what is left; patchkit apply BUNDLE puts it on what"
                 " is installed now",
             )
         )
     return problems
+
+
+def _installed_now(home: Home, info: str) -> str | None:
+    """The release that is there instead; ``info`` is the ``.dist-info`` that is gone."""
+    folder, file = os.path.split(os.path.join(home.holder, info))
+    start = file.removesuffix(".dist-info").rpartition("-")[0] + "-"
+    try:
+        found = [n for n in os.listdir(folder) if n.startswith(start)]
+    except OSError:
+        return None
+    versions = [n[len(start) :].removesuffix(".dist-info") for n in found]
+    return ", ".join(sorted(versions)) or None
 
 
 def _check_files(state: State, roots: list[Root | None], problems: list[Problem]) -> None:

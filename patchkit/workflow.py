@@ -40,7 +40,7 @@ def apply(
     """Add bundles (or loose patch files) to the applied set."""
     session = Session(options)
     wanted = _wanted_with(session, names, strip=strip, reverse=reverse)
-    return _change(session, "apply", wanted, dry_run=dry_run)
+    return _change(session, "apply", wanted, dry_run=dry_run, asked=_recorded_names(names))
 
 
 def plan_apply(options: Options, names: Sequence[str]) -> tuple[Session, Planned]:
@@ -48,7 +48,8 @@ def plan_apply(options: Options, names: Sequence[str]) -> tuple[Session, Planned
     session = Session(options)
     _refuse_unfinished(session)
     wanted = _wanted_with(session, names, strip=None, reverse=False)
-    return session, compute_set(session, session.home.read_state(), wanted)
+    state = session.home.read_state()
+    return session, compute_set(session, state, wanted, _recorded_names(names))
 
 
 def _wanted_with(
@@ -120,7 +121,7 @@ def revert(
 ) -> Report:
     """Take bundles out of the applied set."""
     session = Session(options)
-    asked = [os.path.basename(name) if source.is_loose(name) else name for name in names]
+    asked = _recorded_names(names)
     notes: list[str] = []
 
     def wanted(state: State | None) -> list[Chosen]:
@@ -189,11 +190,13 @@ def _change(
     wanted: Wanted,
     *,
     dry_run: bool,
+    asked: Sequence[str] = (),
 ) -> Report:
     home = session.home
     if dry_run:
         _refuse_unfinished(session)
-        return _report(session, command, compute_set(session, home.read_state(), wanted))
+        planned = compute_set(session, home.read_state(), wanted, asked)
+        return _report(session, command, planned)
     if command == "revert" and not home.exists():
         wanted(None)
         return _report(session, command, None)
@@ -201,7 +204,7 @@ def _change(
         roots = Roots(home)
         try:
             recovered = recover_journal(own, home, roots)
-            planned = compute_set(session, home.read_state(), wanted)
+            planned = compute_set(session, home.read_state(), wanted, asked)
             warning = None
             if not planned.nothing_to_do:
                 warning = commit(
@@ -229,9 +232,17 @@ def _refuse_unfinished(session: Session) -> None:
         )
 
 
-def compute_set(session: Session, state: State | None, wanted: Wanted) -> Planned:
+def compute_set(
+    session: Session, state: State | None, wanted: Wanted, asked: Sequence[str] = ()
+) -> Planned:
     """What the wanted set changes, computed and checked, nothing written."""
-    return compute(session.env, session.home, state, wanted(state), session.options.environ)
+    environ = session.options.environ
+    return compute(session.env, session.home, state, wanted(state), environ, asked)
+
+
+def _recorded_names(names: Sequence[str]) -> list[str]:
+    """A loose patch is recorded under its file name."""
+    return [os.path.basename(name) if source.is_loose(name) else name for name in names]
 
 
 def _report(session: Session, command: str, planned: Planned | None) -> Report:

@@ -29,7 +29,6 @@ from patchkit.hunks import (
 )
 from patchkit.model import Hunk
 from patchkit.patchfile import parse
-from tests.strategies import fault
 
 
 def hunks(text: str | bytes) -> tuple[Hunk, ...]:
@@ -507,13 +506,11 @@ def test_a_hunk_without_context_goes_to_its_line_alone() -> None:
     assert refused([b"new\n", *numbered(6)], patch).code == "hunk-not-found"
 
 
-@fault("a hunk with context behind it alone is taken for one made with -U0")
 def test_a_hunk_with_context_behind_it_alone_may_move() -> None:
     patch = hunks("@@ -5,3 +5,3 @@\n-line 5\n+LINE 5\n line 6\n line 7\n")
     assert locate([b"new\n", *numbered(10)], patch) == [Placement(6, 1)]
 
 
-@fault("where one hunk moved, the stated line of one without context is still believed")
 def test_a_hunk_without_context_beside_one_that_moved() -> None:
     patch = hunks("@@ -2 +2 @@\n-x\n+y\n" + MIDDLE.replace("-2,7 +2,7", "-4,7 +4,7"))
     base = [b"0\n", b"x\n", *numbered(10)[:8]]
@@ -523,7 +520,6 @@ def test_a_hunk_without_context_beside_one_that_moved() -> None:
     assert refused(grown, patch).code == "hunk-not-found"
 
 
-@fault("git and GNU patch apply it: the whole file is the hunk's, whatever line it says")
 def test_a_hunk_without_context_that_is_the_whole_file() -> None:
     patch = hunks("@@ -2 +2 @@\n-one\n+two\n")
     assert locate(lines("one\n"), patch) == [Placement(1, -1)]
