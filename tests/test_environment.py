@@ -661,7 +661,9 @@ class TestTheRunningInterpreter:
             f"sys.path.insert(0, {str(ROOT)!r})\n"
             "import dataclasses, typing\n"
             "before = set(sys.modules)\n"
-            "from patchkit.environment import *\n"
+            "from patchkit.distributions import find_distribution\n"
+            "from patchkit.environment import open_environment\n"
+            "from patchkit.record import Record\n"
             f"for env in (open_environment({str(plain_venv)!r}, None, {{}}),"
             f" open_environment(None, {str(folder)!r}, {{}})):\n"
             "    dist = find_distribution(env, 'six')\n"
@@ -669,7 +671,10 @@ class TestTheRunningInterpreter:
             "print(json.dumps(sorted(set(sys.modules) - before)))"
         )
         later = set(ask(sys.executable, code, session_env))
-        own = {"patchkit", "patchkit.environment", "patchkit.errors"}
+        own = {"patchkit", "patchkit.errors"} | {
+            f"patchkit.{name}"
+            for name in ("distributions", "editable", "environment", "names", "record")
+        }
         assert later <= own | {"__future__", "binascii", "stat"}
 
 
