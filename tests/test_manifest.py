@@ -520,20 +520,20 @@ pattern = "["
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "detail"),
+    ("text", "line", "place", "words"),
     [
-        ("schema = 1\nname = \n", 2, "line 2, column 8: Invalid value"),
-        ("a = 1\na = 2\n", 2, "line 2, column 6: Cannot overwrite a value"),
-        ("schema = 1\n[", 2, "line 2, column 2: Expected ']' at the end of a table declaration"),
+        ("schema = 1\nname = \n", 2, "line 2, column 8: ", "Invalid value"),
+        ("a = 1\na = 2\n", 2, "line 2, column 6: ", "Cannot overwrite a value"),
+        ("schema = 1\n[", 2, "line 2, column 2: ", "Invalid initial character for a key part"),
     ],
 )
-def test_a_syntax_error_has_line_and_column(text: str, line: int, detail: str) -> None:
+def test_a_syntax_error_has_line_and_column(text: str, line: int, place: str, words: str) -> None:
     with pytest.raises(ManifestError) as caught:
         parse(text)
     error = caught.value
     assert error.message == "manifests/demo.toml: 1 problem"
     assert error.line == line
-    assert len(error.detail) == 1 and error.detail[0].split("(")[0].startswith(detail[:18])
+    assert error.detail == (place + words,)
 
 
 def test_bytes_that_are_no_utf8_have_line_and_column() -> None:
