@@ -247,6 +247,7 @@ def map_patch(files: Sequence[FilePatch], known: Known) -> Mapping:
             hint="all of them are tests, docs or build files of the upstream repository"
             if outside
             else "give the strip level: strip = N in the manifest, or --strip N",
+            detail=tuple(f"left out: {path}" for path in outside),
             data={"left_out": outside},
         )
     forms = tuple(Form(form, level, prefix) for form, (level, prefix) in chosen.items())
@@ -288,6 +289,7 @@ def _checked(file: FilePatch, old: str | None, new: str | None) -> Mapped:
             code="two-names",
             file=file.path,
             line=file.line,
+            hint="another strip level may make them one: strip = N in the manifest, or --strip N",
         )
     return Mapped(file, old, new)
 

@@ -427,7 +427,8 @@ def _missing(path: str) -> Refused:
         f"{path} is not there",
         code="file-missing",
         file=path,
-        hint="it may have moved in this release: patchkit show says what the bundle was made for",
+        hint="it may have moved in this release (patchkit show says what the bundle was made"
+        " for), or the strip level is wrong",
     )
 
 

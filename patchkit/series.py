@@ -203,7 +203,7 @@ class _Builder:
     def __init__(self, env: Environment, home: Home) -> None:
         self._env = env
         self._home = home
-        self._listed: dict[str, Known] = {}
+        self._listed: dict[tuple[str, str], Known] = {}  # by root and distribution
         self._mapped: dict[str, list[Mapped]] = {}
         self._names: dict[str, str] = {}
         self._trees: dict[str, TreeKnown] = {}
@@ -231,9 +231,11 @@ class _Builder:
                 if path is not None and (name, path) not in series.owners:
                     owner_of = self._owner(root, path) if loose else dist
                     series.owners[(name, path)] = owner_of
-            for known in (self._listed.get(root), self._trees.get(root)):
-                if known is not None:
-                    _follow(known, mapped)
+            known = [k for (at, _), k in self._listed.items() if at == root]
+            if root in self._trees:
+                known.append(self._trees[root])
+            for paths in known:
+                _follow(paths, mapped)
             self._mapped.setdefault(root, []).append(mapped)
         series.steps.append(Step(item.bundle.name, patch.name, name, mapping.files))
         series.left_out += [(item.bundle.name, patch.name, path) for path in mapping.left_out]
@@ -242,11 +244,12 @@ class _Builder:
     def _known(self, dist: Distribution) -> Known:
         """What the distribution holds after the patches so far; read when first needed,
         since a given strip level needs none of it."""
-        if dist.root not in self._listed:
-            known = self._listed[dist.root] = _known(dist)
+        key = (dist.root, dist.name)
+        if key not in self._listed:
+            known = self._listed[key] = _known(dist)
             for mapped in self._mapped.get(dist.root, ()):
                 _follow(known, mapped)
-        return self._listed[dist.root]
+        return self._listed[key]
 
     def _map_loose(self, patch: Patch, strip: int | None) -> tuple[str, Mapping]:
         """The first tree of the environment that the patch fits: its site directories,

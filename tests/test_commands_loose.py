@@ -270,7 +270,10 @@ def test_two_distributions_find_their_forms_each(lab: Lab) -> None:
         for group in groups:
             lab.run(site, "apply", *group)
         lab.run(site, "revert", "--all")
-        assert site.differences(before) == []
+        # A source that a JIT compiles comes back as a new file with a new time.
+        left = [line for line in site.differences(before) if not line.startswith(KERNEL[0])]
+        assert left == []
+        assert KERNEL[1] in site.text(KERNEL[0])
 
 
 TWINS = Dist(
