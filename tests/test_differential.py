@@ -208,14 +208,8 @@ KINDS: dict[str, tuple[Tree, Tree]] = {
     "link to folder": ({"y": link("nowhere")}, {"y/z": text("b\n")}),
     "file moved into its place": ({"y/z": text("a\n")}, {"y": text("a\n")}),
 }
-LINKS = "a link of the tree's own is taken for one into a cache"
 ROOM = "a folder, or a link, does not make room for a file or a folder of its name"
 NOT_YET = {
-    "link removed": LINKS,
-    "link retargeted": LINKS,
-    "dangling link retargeted": LINKS,
-    "link moved": LINKS,
-    "link to file": LINKS,
     "folder to file": ROOM,
     "file to folder": ROOM,
     "link to folder": ROOM,
