@@ -389,7 +389,7 @@ def _lint_twice(file: str, patch: Patch) -> Iterator[Problem]:
     after: set[str] = set()
     for part in patch.files:
         # A swap of two names is no repetition, nor are two copies of one file.
-        old = None if part.change == "copy" or part.old_path is None else part.old_path
+        old = None if part.change == "copy" else part.old_path
         sides = ((old, before), (part.new_path, after))
         names = [(_bare(path, part), seen) for path, seen in sides if path is not None]
         if any(name in seen for name, seen in names):
@@ -648,7 +648,7 @@ def _is_unidiffs_kind(lines: Sequence[bytes], patch: Patch) -> bool:
                 return False
     # A file with nothing but a mode or a new name takes the next one's "---" for its own.
     for part, after in zip(patch.files, patch.files[1:], strict=False):
-        if part.git and not part.hunks and not after.git:
+        if not part.hunks and not after.git:
             return False
     # A "no newline" mark in another language is not seen behind the last line.
     ends = (hunk.line + len(hunk.signs) for part in patch.files for hunk in part.hunks)

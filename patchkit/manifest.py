@@ -116,9 +116,8 @@ def render_lock(patches: Mapping[str, str]) -> bytes:
 
 def split_requirement(text: str) -> tuple[str, str]:
     """``"other-bundle>=1"`` → ``("other-bundle", ">=1")``; the specifiers may be empty."""
-    match = re.match(r"[^<>=!~\s]*", text)
-    end = match.end() if match else 0
-    return text[:end], text[end:].strip()
+    name = re.split(r"[<>=!~\s]", text, maxsplit=1)[0]
+    return name, text[len(name) :].strip()
 
 
 def is_name(text: str) -> bool:
@@ -139,7 +138,7 @@ def version_matches(specifiers: str, version: str) -> bool:
     if wanted is None:
         raise ManifestError(problem)
     try:
-        Version(version)
+        Version(version)  # SpecifierSet itself raises or not, by its release.
     except ValueError:
         plain = version.strip().lower()
         return all(one.operator == "===" and one.version.lower() == plain for one in wanted)

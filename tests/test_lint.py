@@ -293,7 +293,7 @@ def test_ranges_that_share_a_release_share_a_probe(
         (">=1.4.2,!=1.*", "<=2.dev0"),
         ("<0.0.1", "!=0"),
         ("<=0.dev0", ""),
-        (">=1!1,!=1!1.*", "<=1!2.dev0"),
+        (">=1!1,!=1!1.*", "<1!2.1"),
         ("==1+x", ">=1"),
     ],
 )
@@ -452,6 +452,7 @@ def test_what_belongs_to_no_bundle_is_found(folder: Folder) -> None:
     folder.patch("text", "notes/README")
     folder.patch("text", "README")
     (folder.path / "manifests" / "gone.lock").touch()
+    (folder.path / "manifests" / "README.md").touch()
     lock, patches = lint_directory(str(folder.path))
     assert (lock.kind, lock.severity, lock.file) == (
         "orphan-lock", "error", "manifests/gone.lock",

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import string
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -372,6 +373,12 @@ REFUSED = [
     (HEAD + VARIANT + "patches = ['a', 'a']", [f'{IN_TARGET}.patches[1]: "a" stands twice']),
     (HEAD + VARIANT + "patches = ['a', 'b', '../c']",
      [f"{IN_TARGET}.patches[2]: \"../c\" must be a plain path, without '', '.' and '..' in it"]),
+    (HEAD + VARIANT + "patches = ['/c']",
+     [f'{IN_TARGET}.patches[0]: "/c" is absolute; it must be relative']),
+    (HEAD + VARIANT + "patches = ['a\\c']",
+     [f'{IN_TARGET}.patches[0]: "a\\\\c" has a backslash; folders are parted by /']),
+    (HEAD + VARIANT + 'patches = ["a\\tc"]',
+     [f'{IN_TARGET}.patches[0]: "a\\tc" holds a control character']),
     (HEAD + VARIANT + "patches = ['a']\nstrip = -1", [f"{IN_TARGET}.strip: must not be negative"]),
     (HEAD + VARIANT + "patches = ['a']\nstrip = true",
      [f"{IN_TARGET}.strip: must be an integer, not true or false"]),
@@ -384,6 +391,7 @@ REFUSED = [
       "assert[0].file: is missing; it must be a string"]),
     (HEAD + ASSERT,
      [ONE_KIND]),
+    (HEAD + ASSERT + "count = 1", [ONE_KIND]),
     (HEAD + ASSERT + "text = 'x'\npattern = 'x'",
      [f"{ONE_KIND}; it has pattern and text"]),
     (HEAD + ASSERT + "pattern = '('",
@@ -478,10 +486,10 @@ REFUSED = [
      ["caches.jit: must be an array of names, and not empty"]),
     (HEAD + "[caches]\njit = []", ["caches.jit: must be an array of names, and not empty"]),
     (HEAD + "[caches]\n'J T' = ['x']", ['caches."J T": the key must match [a-z0-9][a-z0-9._-]*']),
-    (HEAD + '[caches]\njit = ["a/b", "..", "", "ok", "*", "a\\\\b", 3, "\\u0007"]',
+    (HEAD + '[caches]\njit = ["a/b", "..", "", "o k", "*", "a\\\\b", 3, "\\u001f"]',
      [f"caches.jit[{n}]: {what} is no name of a file or folder"
       for n, what in ((0, '"a/b"'), (1, '".."'), (2, '""'), (4, '"*"'), (5, '"a\\\\b"'),
-                      (6, "an integer"), (7, '"\\u0007"'))]),
+                      (6, "an integer"), (7, '"\\u001f"'))]),
 ]  # fmt: skip
 
 
@@ -643,6 +651,13 @@ def test_a_pattern_must_compile_without_a_warning(pattern: str) -> None:
     assert line.startswith("assert[0].pattern: ") and "is no regular expression: " in line
 
 
+@pytest.mark.parametrize("key", ["pattern = '[[a]'", "condition = { test = '\"\\d\"', is = true }"])
+def test_what_python_warns_of_is_refused_whatever_the_filters_are(key: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert len(problems(HEAD + ASSERT + key)) == 1
+
+
 @pytest.mark.parametrize("name", ["demo.patch", "demo.diff", ".demo", "-demo", "Demo", "dé", "a/b"])
 def test_names_that_no_bundle_may_have(name: str) -> None:
     assert not is_name(name)
@@ -680,6 +695,8 @@ def test_a_lock_is_read_in_sorted_order() -> None:
          ["demo.lock: schema: 9 was made for a newer patchkit; this one reads 1"]),
         ("schema = 1\n[patches]\na = 3",
          ['demo.lock: patches.a: must be a SHA-256 in small hexadecimal digits']),
+        ("schema = 1\n[patches]\n'/a' = 3",
+         ['demo.lock: patches."/a": "/a" is absolute; it must be relative']),
         (f"schema = 1\n[patches]\na = '{DIGEST.upper()}'\nb = '{DIGEST[1:]}'",
          ['demo.lock: patches.a: must be a SHA-256 in small hexadecimal digits',
           'demo.lock: patches.b: must be a SHA-256 in small hexadecimal digits']),
