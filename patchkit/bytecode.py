@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from .paths import upper
 from .roots import Roots
-
-
-def upper(path: str) -> str:
-    """The folder of a path; empty at the root."""
-    return path.rpartition("/")[0]
 
 
 def cache_folder(path: str) -> str:

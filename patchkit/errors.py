@@ -95,6 +95,12 @@ class HunkError(Refused):
     code = "hunk-not-found"
 
 
+class SymlinkedFolder(Refused):
+    """A folder on the way is a symlink; nothing is read or written through it."""
+
+    code = "symlinked-folder"
+
+
 class DriftError(Refused):
     """A file is neither pristine nor what patchkit recorded."""
 

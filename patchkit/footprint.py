@@ -11,8 +11,10 @@ import os
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from .bytecode import cache_folder, pycs_of, source_of, upper
+from .bytecode import cache_folder, pycs_of, source_of
+from .errors import Refused
 from .fsio import digest
+from .paths import folders_above, upper
 from .plan import Key
 from .roots import Roots
 from .staging import Work
@@ -41,8 +43,10 @@ class Footprint:
         """Plan the folders; returns what the state says of them afterwards.  ``live`` are
         the files that will differ from pristine."""
         drop: dict[Key, Facts] = {}
+        going = {(c.root, c.path) for c in self._work.changes if c.new is None}
         for change in self._work.changes:
             if change.old is None:
+                self._must_become_free(change.root, change.path, going)
                 self._make_above(change.root, change.path)
             elif change.new is None:
                 for folder, status in self._above(change.root, change.path):
@@ -109,16 +113,30 @@ class Footprint:
                 continue
             self._make(root, item[1], (item[3], item[4], item[5]))
 
+    def _must_become_free(self, root: str, path: str, going: Collection[Key]) -> None:
+        """Where a folder has the name of a file that comes, all that it holds must go."""
+        stack = [path]
+        while stack:
+            folder = stack.pop()
+            for name in self._roots[root].names(folder):
+                inside = f"{folder}/{name}"
+                if self._roots[root].is_folder(inside):
+                    stack.append(inside)
+                elif (root, inside) not in going and not (
+                    name.endswith(".pyc") and (root, source_of(inside)) in going
+                ):
+                    raise Refused(
+                        f"{path} is to become a file, but it is a folder that holds {inside},"
+                        " which no patch removes",
+                        code="folder-in-the-way",
+                        file=path,
+                        hint="see whether the strip level is right, or what put that file there",
+                    )
+
     def _make_above(self, root: str, path: str) -> None:
-        folder = upper(path)
-        missing: list[str] = []
-        while folder and self._roots[root].lstat(folder) is None:
-            missing.append(folder)
-            folder = upper(folder)
-        if not missing:
-            return
-        status = self._roots[root].lstat(folder) if folder else os.stat(self._roots[root].path)
-        assert status is not None
+        there = self._roots[root].folder_above(path)
+        missing = [folder for folder in folders_above(path) if len(folder) > len(there)]
+        status = self._roots[root].status_of_folder(there)
         for name in missing:
             facts = _facts(status)
             known = self._recorded.setdefault((root, name), [root, name, "made", *facts])
@@ -133,12 +151,8 @@ class Footprint:
 
     def _above(self, root: str, path: str) -> Iterable[tuple[str, os.stat_result]]:
         """The folders of a file that goes: its byte-code's, its own and those above."""
-        folder = upper(path)
-        names = [cache_folder(path)] if folder else []
-        while folder:
-            names.append(folder)
-            folder = upper(folder)
-        for name in names:
+        names = [cache_folder(path)] if upper(path) else []
+        for name in [*names, *folders_above(path)]:
             status = self._roots[root].lstat(name)
             if status is not None:
                 yield name, status

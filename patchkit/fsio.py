@@ -17,7 +17,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
-from .errors import Refused
+from .errors import Refused, SymlinkedFolder
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -25,6 +25,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_FOLDERS = 192
 # Files beyond this are not source; the limit bounds memory (one file is held at a time).
 MAX_FILE = 512 * 1024 * 1024
+_NO_FOLDER = (FileNotFoundError, NotADirectoryError, SymlinkedFolder)
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES, errno.ENOSYS}
 
 
@@ -57,10 +58,9 @@ class Root:
         except OSError as error:
             error.filename = self.full(folder)
             if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(parent, name):
-                raise Refused(
+                raise SymlinkedFolder(
                     f"the folder {self.full(folder)} is a symlink; nothing is read or written"
                     " through it",
-                    code="symlinked-folder",
                     hint="name the folder that it leads to as --root, or install a copy",
                 ) from None
             raise
@@ -148,8 +148,28 @@ class Root:
         """The names in a folder, sorted; empty where there is none."""
         try:
             return sorted(os.listdir(self._folder(folder)))
-        except (FileNotFoundError, NotADirectoryError):
+        except _NO_FOLDER:
             return []
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a folder is there, and no symlink to one."""
+        status = self.lstat(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def folder_above(self, path: str) -> str:
+        """The nearest folder above a path that is there, and is no symlink."""
+        folder = path.rpartition("/")[0]
+        while True:
+            try:
+                self._folder(folder)
+            except _NO_FOLDER:
+                folder = folder.rpartition("/")[0]
+            else:
+                return folder
+
+    def status_of_folder(self, folder: str) -> os.stat_result:
+        """The status of a folder that is there."""
+        return os.fstat(self._folder(folder))
 
     # -- changing -------------------------------------------------------------------
 
@@ -244,7 +264,7 @@ class Root:
         try:
             folder, name = self._at(path)
             os.unlink(name, dir_fd=folder)
-        except (FileNotFoundError, NotADirectoryError):
+        except _NO_FOLDER:
             return
         except OSError as error:
             raise self._named(error, path) from None
@@ -276,7 +296,7 @@ class Root:
             if path in self._folders:
                 os.close(self._folders.pop(path))
             os.rmdir(name, dir_fd=folder)
-        except (FileNotFoundError, NotADirectoryError):
+        except _NO_FOLDER:
             return False
         except OSError as error:
             # A mount point is busy, whatever it holds.
@@ -298,7 +318,7 @@ class Root:
         """Make renames in a folder durable (not offered by every file system)."""
         try:
             os.fsync(self._folder(folder))
-        except (FileNotFoundError, NotADirectoryError):
+        except _NO_FOLDER:
             return
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EBADF, errno.EROFS):
@@ -317,8 +337,8 @@ class Root:
         devices no rename works."""
         if folder not in self._devices:
             try:
-                self._devices[folder] = os.fstat(self._folder(folder)).st_dev
-            except (FileNotFoundError, NotADirectoryError):
+                self._devices[folder] = self.status_of_folder(folder).st_dev
+            except _NO_FOLDER:
                 return None
         return self._devices[folder]
 

@@ -14,11 +14,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from .bytecode import drop_pycs, upper
-from .errors import DriftError, Fault
+from .bytecode import drop_pycs
+from .errors import DriftError, Fault, SymlinkedFolder
 from .fsio import Root, digest, move_tree, remove_file
+from .paths import folders_above, upper
 from .roots import Roots
-from .staging import Work, changed_meanwhile, copy, preflight, remove_beside, stage
+from .staging import Change, Work, changed_meanwhile, copy, preflight, remove_beside, stage
 from .state import (
     BLOBS,
     FOLDERS,
@@ -150,26 +151,28 @@ def recover(own: Root, home: Home, roots: Roots) -> str | None:
 def _swap(
     own: Root, roots: Roots, work: Work, journal: dict[str, Any], check: Callable[[], None]
 ) -> None:
-    for place, path, mode, uid, gid in work.make:
-        _make_folder(roots[place], path, mode, uid, gid)
     for place, path, name in work.stash_pycs:
         if roots[place].lstat(path) is not None:
             _move(roots[place], path, own, f"{PYCS}/{name}")
     drop_pycs(roots, work.modules)
-    for change, operation in zip(work.changes, journal["operations"], strict=True):
-        check()
-        root = roots[change.root]
-        status = root.lstat(change.path)
-        if (status is None) != (change.old is None) or (
-            status is not None
-            and change.status is not None
-            and (status.st_ino, status.st_mtime_ns, status.st_size)
-            != (change.status.st_ino, change.status.st_mtime_ns, change.status.st_size)
-        ):
-            raise changed_meanwhile(root, change.path)
-        if operation["staged"] is None:
-            root.unlink(change.path)
-        else:
+    changes = list(zip(work.changes, journal["operations"], strict=True))
+    # What goes makes room: a folder may come where a file was, and a file where a folder was.
+    for change, operation in changes:
+        if _removes(operation):
+            check()
+            _must_be_as_seen(roots[change.root], change)
+            roots[change.root].unlink(change.path)
+    comes = {(change.root, change.path) for change, operation in changes if operation["new"]}
+    for place, path, *_ in work.drop:
+        if any((place, above) in comes for above in (path, *folders_above(path))):
+            roots[place].rmdir(path)
+    for place, path, mode, uid, gid in work.make:
+        _make_folder(roots[place], path, mode, uid, gid)
+    for change, operation in changes:
+        if not _removes(operation):
+            check()
+            root = roots[change.root]
+            _must_be_as_seen(root, change)
             where = own if operation["staged"].startswith(f"{NAME}/") else root
             where.rename(operation["staged"], root, change.path)
     check()
@@ -177,6 +180,21 @@ def _swap(
     for place, path, *_ in work.drop:
         roots[place].rmdir(path)
     _sync_targets(roots, journal)
+
+
+def _removes(operation: dict[str, Any]) -> bool:
+    return operation["staged"] is None
+
+
+def _must_be_as_seen(root: Root, change: Change) -> None:
+    status, seen = root.lstat(change.path), change.status
+    if (status is None) != (change.old is None) or (
+        status is not None
+        and seen is not None
+        and (status.st_ino, status.st_mtime_ns, status.st_size)
+        != (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+    ):
+        raise changed_meanwhile(root, change.path)
 
 
 def finish(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> None:
@@ -252,8 +270,6 @@ def _clean(own: Root, home: Home) -> None:
 
 def roll_back(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> None:
     """Undo every operation, by renames alone, so that a full disk cannot stop it."""
-    for root, path, mode, uid, gid in reversed(journal["drop"]):
-        _make_folder(roots[root], path, mode, uid, gid, only_in_existing=True)
     # Byte-code that waits to be kept is the old source's, until it has been moved.
     unmoved = {
         (root, path)
@@ -261,18 +277,18 @@ def roll_back(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> N
         if own.lstat(f"{PYCS}/{name}") is None
     }
     drop_pycs(roots, journal["modules"], unmoved)
-    foreign = [
-        roots[operation["root"]].full(operation["path"])
-        for operation in reversed(journal["operations"])
-        if not _undo(own, roots, operation)
-    ]
+    foreign: list[str] = []
+    _undo_all(own, roots, [o for o in journal["operations"] if not _removes(o)], foreign)
+    for root, path, *_ in reversed(journal["make"]):
+        roots[root].rmdir(path)
+    for root, path, mode, uid, gid in reversed(journal["drop"]):
+        _make_folder(roots[root], path, mode, uid, gid, only_in_existing=True)
+    _undo_all(own, roots, [o for o in journal["operations"] if _removes(o)], foreign)
     drop_pycs(roots, journal["modules"], unmoved)
     for root, path, name in journal["stash_pycs"]:
         stash = f"{PYCS}/{name}"
         if own.lstat(stash) is not None:
             _move(own, stash, roots[root], path)
-    for root, path, *_ in reversed(journal["make"]):
-        roots[root].rmdir(path)
     if foreign:
         raise DriftError(
             f"{foreign[0]} was changed by someone else while a change was interrupted"
@@ -288,6 +304,16 @@ def roll_back(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> N
     _clean(own, home)
 
 
+def _undo_all(
+    own: Root, roots: Roots, operations: list[dict[str, Any]], foreign: list[str]
+) -> None:
+    foreign += [
+        roots[operation["root"]].full(operation["path"])
+        for operation in reversed(operations)
+        if not _undo(own, roots, operation)
+    ]
+
+
 def _undo(own: Root, roots: Roots, operation: dict[str, Any]) -> bool:
     """Put back what was there; False where the target is neither the old nor the new."""
     root = roots[operation["root"]]
@@ -297,7 +323,10 @@ def _undo(own: Root, roots: Roots, operation: dict[str, Any]) -> bool:
         where = own if staged.startswith(f"{NAME}/") else root
         if where.lstat(staged) is not None:
             return True  # never swapped in, whatever the target is now
-    now = ident_on_disk(root, path)
+    try:
+        now = ident_on_disk(root, path)
+    except SymlinkedFolder:
+        now = None  # the symlink that was there before its folder is back already
     if new is None and now is not None:
         status = root.lstat(path)
         if status is not None and status.st_ino == operation["inode"]:
@@ -347,8 +376,7 @@ def _published(own: Root, state: str | None) -> bool:
 def _make_folder(
     root: Root, path: str, mode: int, uid: int, gid: int, *, only_in_existing: bool = False
 ) -> None:
-    above = path.rpartition("/")[0]
-    if only_in_existing and above and root.lstat(above) is None:
+    if only_in_existing and root.folder_above(path) != upper(path):
         return
     if root.mkdir(path, mode):
         root.own_folder(path, uid, gid)

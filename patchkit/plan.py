@@ -15,6 +15,7 @@ from .errors import HunkError, PatchkitError, Refused
 from .hunks import Placement, apply_hunks, reverse, split
 from .mapping import Mapped
 from .model import BinaryHunk, FileKind, FilePatch, FileState
+from .paths import folders_above
 
 Key = tuple[str, str]  # (root, path inside it)
 
@@ -118,17 +119,30 @@ class _Series:
         )
         self.pristine: dict[Key, tuple[FileKind, int, str] | None] = {}
         self.files: dict[Key, _File | None] = {}
+        # How many files that are there lie below each folder.
+        self.below: Counter[Key] = Counter()
         self.applied: list[Applied] = []
 
     def _now(self, key: Key) -> _File | None:
         if key not in self.files:
-            state = self._read(key)
+            state = None if self._was_behind_a_file(key) else self._read(key)
             # The bytes are not kept: what is compared at the end is their digest.
             self.pristine[key] = (
                 None if state is None else (state.kind, state.mode, _sha256(state.data))
             )
-            self.files[key] = None if state is None else _File(state)
+            self._put(key, None if state is None else _File(state))
         return self.files[key]
+
+    def _put(self, key: Key, file: _File | None) -> None:
+        if (self.files.get(key) is None) != (file is None):
+            for folder in folders_above(key[1]):
+                self.below[(key[0], folder)] += -1 if file is None else 1
+        self.files[key] = file
+
+    def _was_behind_a_file(self, key: Key) -> bool:
+        """Where a file (or symlink) was, nothing lay below it: the disk is not asked, for
+        a symlink might lead anywhere."""
+        return any(self.pristine.get((key[0], folder)) for folder in folders_above(key[1]))
 
     def contents(self) -> dict[Key, Content | None]:
         out: dict[Key, Content | None] = {}
@@ -161,6 +175,9 @@ class _Series:
                     sources[mapped.old] = file.state()
             if mapped.patch.change in ("rename", "delete") and mapped.old is not None:
                 going.add(mapped.old)
+        folders = {folder for m in step.files for folder in folders_above(m.new or "")}
+        for gone in sorted(going & folders):
+            self._now((step.root, gone))
         written: set[str] = set()
         for mapped in step.files:
             try:
@@ -172,6 +189,8 @@ class _Series:
             for path in {mapped.old, mapped.new} - {None}:
                 assert path is not None
                 self._settle((step.root, path))
+        for path in sorted(written, reverse=True):
+            self._check_place(step.root, path)
 
     def _apply_file(
         self,
@@ -219,15 +238,14 @@ class _Series:
                     code="not-empty",
                 )
             assert mapped.old is not None
-            self.files[(root, mapped.old)] = None
+            self._put((root, mapped.old), None)
             written.discard(mapped.old)
         else:
             assert mapped.new is not None
             _set_mode(file, patch)
             if patch.change == "rename" and mapped.old is not None and mapped.old not in written:
-                self.files[(root, mapped.old)] = None
-            self._check_above(root, mapped.new, file)
-            self.files[(root, mapped.new)] = file
+                self._put((root, mapped.old), None)
+            self._put((root, mapped.new), file)
             written.add(mapped.new)
         self.applied.append(
             Applied(
@@ -235,27 +253,23 @@ class _Series:
             )
         )
 
-    def _check_above(self, root: str, path: str, file: _File) -> None:
+    def _check_place(self, root: str, path: str) -> None:
         """No file lies in a file, and none is reached through a symlink that a patch made."""
-        above = path.rpartition("/")[0]
-        while above:
+        for above in folders_above(path):
             there = self.files.get((root, above))
             if there is not None:
                 what = "a symlink" if there.kind == "symlink" else "a file"
                 raise Refused(
-                    f"{path} would lie behind {above}, which is {what}", code="beyond-symlink"
-                )
-            above = above.rpartition("/")[0]
-        if (root, path) in self.files and self.files[(root, path)] is not None:
-            return  # it was there before, as a file
-        inside = f"{path}/"
-        for (other, name), there in self.files.items():
-            if other == root and there is not None and name.startswith(inside):
-                raise Refused(
-                    f"{name} would lie behind {path}, which the patch makes no folder",
+                    f"{path} would lie behind {above}, which is {what}",
                     code="beyond-symlink",
-                    file=name,
+                    file=path,
                 )
+        if self.below[(root, path)]:
+            raise Refused(
+                f"{path} would be a file, and files would lie in it",
+                code="beyond-symlink",
+                file=path,
+            )
 
     def _must_be_free(self, root: str, path: str, going: set[str], written: set[str]) -> None:
         if self._now((root, path)) is not None and (path not in going or path in written):

@@ -13,9 +13,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from .distributions import Distribution
-from .errors import DriftError, PatchkitError
+from .errors import DriftError, PatchkitError, SymlinkedFolder
 from .fsio import Root, digest
 from .model import FileState
+from .paths import folders_above
 from .plan import Key
 from .record import Record
 from .roots import Roots
@@ -145,7 +146,12 @@ class Snapshot:
 
     def _see_recorded(self, key: Key, entry: FileEntry) -> Seen:
         root = self._roots[key[0]]
-        status = root.lstat(key[1])
+        try:
+            status = root.lstat(key[1])
+        except SymlinkedFolder:
+            if entry["after"] is not None:
+                raise
+            status = None  # a patch took the file away, and put the symlink there
         now, data = self._look(root, key[1], status)
         if same(now, entry["after"]):
             view = None
@@ -164,11 +170,16 @@ class Snapshot:
 
     def _see_fresh(self, key: Key, *, trusted: bool = False) -> Seen:
         root = self._roots[key[0]]
-        status = root.lstat(key[1])
-        if status is None:
-            return Seen(None, None, None)
+        try:
+            status = root.lstat(key[1])
+        except SymlinkedFolder:
+            above = [self._seen.get((key[0], folder)) for folder in folders_above(key[1])]
+            if not any(seen is not None and seen.before is not None for seen in above):
+                raise
+            status = None  # the symlink is a file of the plan's own, which sees to its order
         now, data = self._look(root, key[1], status)
-        assert now is not None
+        if status is None or now is None:
+            return Seen(None, None, None)
         if now["kind"] == "other":
             raise self._drift(key, now, "it is no regular file")
         dist = self._owners.get(key)
@@ -193,7 +204,7 @@ class Snapshot:
         self, root: Root, path: str, status: os.stat_result | None
     ) -> tuple[Ident | None, bytes | None]:
         """What is there, with the bytes (of a symlink: of what it leads to)."""
-        if status is None:
+        if status is None or stat.S_ISDIR(status.st_mode):
             return None, None
         if stat.S_ISLNK(status.st_mode):
             target = root.readlink(path)

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .bytecode import upper
 from .errors import DriftError, PatchkitError
 from .fsio import Root, Unsynced, digest
 from .roots import Roots
@@ -163,12 +162,8 @@ def _stage_one(
 def _staged_path(own: Root, root: Root, path: str, number: int) -> str:
     """Where new contents wait: in ``.patchkit``, or beside the target where that lies on
     another device (a bind mount, an editable install on another disk)."""
-    folder = upper(path)
-    device = root.device(folder)
-    while device is None:
-        folder = upper(folder)
-        device = root.device(folder)
-    if device == own.device(STAGED):
+    folder = root.folder_above(path)
+    if root.device(folder) == own.device(STAGED):
         return f"{STAGED}/{number}"
     return f"{folder}/.patchkit-{number}" if folder else f".patchkit-{number}"
 
@@ -242,7 +237,7 @@ def _put_new(
             staged,
             change.data,
             change.new["mode"],
-            like=status if status is not None else _folder_status(root, change.path),
+            like=status or root.status_of_folder(root.folder_above(change.path)),
             like_path=(root, change.path) if change.attributes else None,
             not_seconds=not_seconds,
             unsynced=unsynced,
@@ -309,13 +304,6 @@ def copy(
         times=(status.st_atime_ns, status.st_mtime_ns),
         unsynced=unsynced,
     )
-
-
-def _folder_status(root: Root, path: str) -> os.stat_result | None:
-    folder = path.rpartition("/")[0]
-    while folder and root.lstat(folder) is None:
-        folder = folder.rpartition("/")[0]
-    return root.lstat(folder) if folder else os.stat(root.path)
 
 
 def changed_meanwhile(root: Root, path: str) -> DriftError:

@@ -269,11 +269,11 @@ def _read(path: str) -> bytes | None:
 
 
 def ident_on_disk(root: Root, path: str) -> Ident | None:
-    """What is at a path now; a symlink is not followed."""
+    """What is at a path now; a symlink is not followed, and a folder is no contents."""
     import stat
 
     status = root.lstat(path)
-    if status is None:
+    if status is None or stat.S_ISDIR(status.st_mode):
         return None
     if stat.S_ISLNK(status.st_mode):
         target = root.readlink(path)

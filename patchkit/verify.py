@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from .errors import Locked, PatchkitError
+from .errors import Locked, PatchkitError, SymlinkedFolder
 from .fsio import Root, digest
 from .state import FileEntry, Home, Ident, State, ident_on_disk, same
 
@@ -134,6 +134,8 @@ def _check_files(state: State, roots: list[Root | None], problems: list[Problem]
         now: Ident | None = None
         try:
             now = None if root is None else ident_on_disk(root, entry["path"])
+        except SymlinkedFolder as caught:
+            error = None if entry["after"] is None else caught.message
         except (OSError, PatchkitError) as caught:
             error = getattr(caught, "strerror", None) or str(caught)
         if error is None and same(now, entry["after"]):

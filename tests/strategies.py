@@ -15,10 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from hypothesis import strategies as st
 
-from patchkit.errors import PatchkitError
 from patchkit.mapping import Known, map_patch, map_stripped
 from patchkit.model import FileState
 from patchkit.patchfile import parse
@@ -27,12 +25,6 @@ from patchkit.plan import Step, materialise, reverse_file
 Tree = dict[str, FileState]
 
 GNU_DIFF = shutil.which("diff")
-
-
-def fault(reason: str) -> pytest.MarkDecorator:
-    """Marks what is not right yet; the test fails as soon as it is."""
-    raises = (AssertionError, PatchkitError, ValueError, pytest.fail.Exception)
-    return pytest.mark.xfail(reason=reason, strict=True, raises=raises)
 
 
 def text(data: bytes | str, mode: int = 0o644) -> FileState:

@@ -26,7 +26,6 @@ from tests.strategies import (
     Tree,
     apply,
     edited,
-    fault,
     link,
     pairs,
     read_tree,
@@ -208,18 +207,11 @@ KINDS: dict[str, tuple[Tree, Tree]] = {
     "link to folder": ({"y": link("nowhere")}, {"y/z": text("b\n")}),
     "file moved into its place": ({"y/z": text("a\n")}, {"y": text("a\n")}),
 }
-ROOM = "a folder, or a link, does not make room for a file or a folder of its name"
-NOT_YET = {
-    "folder to file": ROOM,
-    "file to folder": ROOM,
-    "link to folder": ROOM,
-    "file moved into its place": ROOM,
-}
 
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(k, marks=fault(NOT_YET[k]) if k in NOT_YET else ()) for k in KINDS],
+    KINDS,
 )
 def test_the_command_there_and_back(kind: str, tools: Tools, cli: Cli, tmp_path: Path) -> None:
     before, after = KINDS[kind]

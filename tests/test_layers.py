@@ -22,7 +22,17 @@ from tests.releases import ROOT
 PACKAGE = ROOT / "patchkit"
 
 #: The modules that compute and nothing else.
-PURE = {"errors", "model", "patchfile", "hunks", "mapping", "assertions", "manifest", "plan"}
+PURE = {
+    "errors",
+    "model",
+    "patchfile",
+    "hunks",
+    "mapping",
+    "assertions",
+    "manifest",
+    "paths",
+    "plan",
+}
 
 #: What a pure module cannot import: input and output, clocks, processes, the command line.
 IMPURE_IMPORTS = {

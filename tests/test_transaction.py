@@ -37,6 +37,8 @@ FILES = {
     **{f"pkg/m{n}.py": "".join(f"line {i} = {n}\n" for i in range(30)) for n in range(4)},
     "pkg/sub/gone.py": "x = 1\n",
     "pkg/kernel.cuh": "int one;\n",
+    "pkg/file.py": "a = 1\n",
+    "pkg/folder/deep/f.py": "b = 1\n",
 }
 
 ONE = """\
@@ -90,6 +92,35 @@ TWO = """\
 """
 
 
+#: A folder where a file was, and a file where a folder was.
+KINDS = """\
+diff --git a/pkg/file.py b/pkg/file.py
+deleted file mode 100644
+--- a/pkg/file.py
++++ /dev/null
+@@ -1 +0,0 @@
+-a = 1
+diff --git a/pkg/file.py/deep/n.py b/pkg/file.py/deep/n.py
+new file mode 100644
+--- /dev/null
++++ b/pkg/file.py/deep/n.py
+@@ -0,0 +1 @@
++a = 2
+diff --git a/pkg/folder b/pkg/folder
+new file mode 100644
+--- /dev/null
++++ b/pkg/folder
+@@ -0,0 +1 @@
++b = 2
+diff --git a/pkg/folder/deep/f.py b/pkg/folder/deep/f.py
+deleted file mode 100644
+--- a/pkg/folder/deep/f.py
++++ /dev/null
+@@ -1 +0,0 @@
+-b = 1
+"""
+
+
 class Killed(BaseException):
     """Stands for SIGKILL: what runs after it in the real case is nothing."""
 
@@ -114,7 +145,7 @@ def site(tmp_path: Path) -> Path:
     (info / "RECORD").write_text("".join(rows) + "pkg-1.0.dist-info/RECORD,,\n")
     bundles = tmp_path / "bundles"
     (bundles / "manifests").mkdir(parents=True)
-    for name, patch in (("one", ONE), ("two", TWO)):
+    for name, patch in (("one", ONE), ("two", TWO), ("kinds", KINDS)):
         (bundles / "patches" / name).mkdir(parents=True)
         (bundles / "patches" / name / "p.patch").write_text(patch)
         (bundles / "manifests" / f"{name}.toml").write_text(
@@ -203,6 +234,8 @@ COMMANDS: dict[str, tuple[Step, Step]] = {
         lambda site: revert(site, "one"),
     ),
     "revert all": (lambda site: apply(site, "one", "two"), revert),
+    "apply kinds": (lambda site: None, lambda site: apply(site, "kinds")),
+    "revert kinds": (lambda site: apply(site, "kinds"), revert),
 }
 
 
@@ -471,3 +504,14 @@ def test_errors_of_the_system_name_the_path_and_what_to_do() -> None:
     assert fault.exit_code == 4
     assert fault.message == "No space left on device: /x/y"
     assert fault.hint is not None and "room" in fault.hint
+
+
+def test_a_folder_with_other_files_makes_no_room_for_a_file(site: Path) -> None:
+    other = site / "pkg/folder/deep/other.txt"
+    other.write_text("someone's\n")
+    before = snapshot(site)
+    with pytest.raises(PatchkitError) as caught:
+        apply(site, "kinds")
+    assert (caught.value.exit_code, caught.value.code) == (3, "folder-in-the-way")
+    assert "pkg/folder/deep/other.txt" in caught.value.message
+    assert diff_snapshots(before, snapshot(site)) == []
