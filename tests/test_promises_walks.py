@@ -127,14 +127,10 @@ def test_a_file_becomes_a_folder_and_back(lab: Lab) -> None:
     site = lab.site()
     lab.bundle("b", {"acme": lab.diff(OLD, {"acme/old.py/x.py": "x = 1\n"}, "--no-renames")})
     before = site.picture()
-    result = lab.run(site, "apply", "b", check=None)
-    if result.exit_code:
-        assert result.exit_code == 3, str(result)
-        assert site.differences(before) == []
-    else:
-        assert site.text("acme/old.py/x.py") == "x = 1\n"
-        lab.run(site, "revert", "--all")
-        assert site.differences(before) == []
+    lab.run(site, "apply", "b")
+    assert site.text("acme/old.py/x.py") == "x = 1\n"
+    lab.run(site, "revert", "--all")
+    assert site.differences(before) == []
 
 
 @pytest.mark.parametrize(
@@ -145,7 +141,8 @@ def test_names_that_git_quotes(lab: Lab, name: str) -> None:
     """Edited, and added; RECORD quotes them in its own way."""
     path = f"acme/{name}"
     text = "a = 1\nb = 2\nc = 3\n"
-    site = lab.site(Dist("acme", "1.0", {"acme/__init__.py": "", path: text}))
+    # uv refuses some of these names in a wheel.
+    site = lab.venv(Dist("acme", "1.0", {"acme/__init__.py": "", path: text}), by_pip=True)
     new = {path: text.replace("b = 2", "b = 20"), f"acme/new {name}": "n = 1\n"}
     lab.bundle("b", {"acme": lab.diff({path: text}, new, "--no-renames")})
     before = site.picture()
