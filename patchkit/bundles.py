@@ -32,14 +32,14 @@ def bundle_dir(option: str | None, environ: Mapping[str, str], cwd: str) -> str:
     for given, origin in ((option, "--bundles"), (named or None, "PATCHKIT_BUNDLES")):
         if given is None:
             continue
-        path = os.path.join(cwd, given)
+        path = os.path.join(cwd, os.path.expanduser(given))
         if not given or not os.path.isdir(os.path.join(path, "manifests")):
             raise UsageError(
                 f"{origin}: {given!r} is no bundle directory",
                 hint="a bundle directory holds manifests/ and patches/",
             )
         return path
-    if _has_both(cwd):
+    if _has_both(cwd) and not _is_anothers(cwd):
         return os.path.abspath(cwd)
     package = _package_dir()
     installed = os.path.join(package, "_bundles")
@@ -53,6 +53,11 @@ def bundle_dir(option: str | None, environ: Mapping[str, str], cwd: str) -> str:
         code="no-bundles",
         hint="name a directory that holds manifests/ and patches/: --bundles DIR",
     )
+
+
+def is_shipped(folder: str) -> bool:
+    """Whether a folder is part of an installed patchkit."""
+    return os.path.realpath(folder) == os.path.realpath(os.path.join(_package_dir(), "_bundles"))
 
 
 def list_names(folder: str) -> list[str]:
@@ -69,6 +74,11 @@ def list_names(folder: str) -> list[str]:
 
 def _has_both(folder: str) -> bool:
     return all(os.path.isdir(os.path.join(folder, name)) for name in ("manifests", "patches"))
+
+
+def _is_anothers(folder: str) -> bool:
+    """Whether ``manifests/`` is full of something else (of Kubernetes, say)."""
+    return bool(os.listdir(os.path.join(folder, "manifests"))) and not list_names(folder)
 
 
 def _package_dir() -> str:
@@ -239,7 +249,9 @@ def _unknown(folder: str, name: str) -> Refused:
     names = list_names(folder)
     shown = name.removesuffix(".toml")
     near = [shown] if shown in names else difflib.get_close_matches(shown, names, n=3, cutoff=0.5)
-    if near:
+    if os.path.isfile(name):
+        hint = f"{name} is a file here: the name of a loose patch ends in .patch or .diff"
+    elif near:
         hint = f"did you mean {' or '.join(near)}?"
     elif names:
         hint = "patchkit list shows the bundles on offer"

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
 
 from . import __version__
-from .console import Settings, finish, guarded
+from .console import Settings, finish, guarded, to_stderr
 from .errors import Interrupted, PatchkitError, UsageError
 from .session import Options
 
@@ -38,6 +39,9 @@ def _click(arguments: list[str], settings: Settings) -> int:
         hint = None
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"{error.ctx.command_path} --help"
+            if not arguments:
+                to_stderr(error.ctx.get_help())
+                return error.exit_code
         raise UsageError(error.format_message(), hint=hint) from None
     except click.Abort:
         raise Interrupted(2) from None
@@ -57,7 +61,7 @@ def _note_option(name: str) -> Callable[[click.Context, click.Parameter, bool], 
 def output_options(command: F) -> F:
     """``--json``, ``-q`` and ``-v``, which stand before or behind the command's name."""
     for flags, name, text in (
-        (("-v", "--verbose"), "verbose", "Say more."),
+        (("-v", "--verbose"), "verbose", "Say more: placements, mappings, every variant."),
         (("-q", "--quiet"), "quiet", "Print errors only."),
         (("--json",), "json", "Print one JSON object on standard output."),
     ):
@@ -65,6 +69,33 @@ def output_options(command: F) -> F:
             *flags, is_flag=True, expose_value=False, callback=_note_option(name), help=text
         )(command)
     return command
+
+
+def _note_global(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value is not None:
+        settings = ctx.ensure_object(Settings)
+        name = str(parameter.name).removesuffix("_dir")
+        settings.options = replace(settings.options, **{name: value})
+
+
+def common_options(command: F) -> F:
+    """The options of the program, for who writes them behind the command's name."""
+    for flag, kind in (
+        ("--python", click.Path()),
+        ("--root", click.Path()),
+        ("--bundles", click.Path()),
+        ("--lock-timeout", click.FloatRange(min=0)),
+    ):
+        name = "bundles_dir" if flag == "--bundles" else flag[2:].replace("-", "_")
+        command = click.option(
+            flag, name, type=kind, hidden=True, expose_value=False, callback=_note_global
+        )(command)
+    return output_options(command)
+
+
+dry_run_option = click.option(
+    "-n", "--dry-run", "dry_run", is_flag=True, help="Compute and check all, change nothing."
+)
 
 
 def _complete_bundle(
@@ -84,17 +115,36 @@ def _complete_bundle(
     return items or [CompletionItem(incomplete, type="file")]
 
 
-@click.group(context_settings=_CONTEXT)
+def _complete_applied(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[click.shell_completion.CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    from .session import Session
+
+    values = ctx.find_root().params
+    try:
+        options = Options(values.get("python"), values.get("root"), environ=os.environ)
+        state = Session(options).home.read_state()
+    except (PatchkitError, OSError):
+        state = None
+    names = [] if state is None else [entry["name"] for entry in state["bundles"]]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@click.group(context_settings=_CONTEXT, no_args_is_help=False, subcommand_metavar="COMMAND …")
 @click.option(
     "--python",
     metavar="PATH",
+    type=click.Path(),
     help="The environment to work on: an interpreter or a venv folder."
     " Else PATCHKIT_PYTHON, VIRTUAL_ENV, CONDA_PREFIX, or patchkit's own.",
 )
-@click.option("--root", metavar="DIR", help="A directory used as site-packages.")
+@click.option("--root", metavar="DIR", type=click.Path(), help="A directory used as site-packages.")
 @click.option(
     "--bundles",
     metavar="DIR",
+    type=click.Path(),
     help="A directory with manifests/ and patches/. Else PATCHKIT_BUNDLES, the working"
     " directory if it has both, or the bundles that ship with patchkit.",
 )
@@ -107,7 +157,7 @@ def _complete_bundle(
     help="How long to wait for another patchkit on the same environment.",
 )
 @output_options
-@click.version_option(__version__, prog_name="patchkit")
+@click.version_option(__version__, "-V", "--version", prog_name="patchkit")
 @click.pass_context
 def main(
     ctx: click.Context,
@@ -119,10 +169,12 @@ def main(
     """Apply versioned patch bundles to installed Python distributions, verify them, and
     take them back without a trace.
 
+    The options stand before the command or behind it.
+
     \b
     Example:
       patchkit --python ~/sglang/.venv apply sm120-fusion
-      patchkit --python ~/sglang/.venv verify
+      patchkit --python ~/sglang/.venv verify sm120-fusion
       patchkit --python ~/sglang/.venv revert --all
     """
     settings = ctx.find_object(Settings)
@@ -135,7 +187,7 @@ def main(
 
 
 @main.command("list")
-@output_options
+@common_options
 @click.pass_obj
 def list_command(settings: Settings) -> int:
     """The bundles on offer, and what each means for this environment.
@@ -149,9 +201,9 @@ def list_command(settings: Settings) -> int:
     return finish(settings, list_bundles(settings.options))
 
 
-@main.command()
+@main.command(short_help="One bundle: variants, patches, assertions, profile.")
 @click.argument("bundle", shell_complete=_complete_bundle)
-@output_options
+@common_options
 @click.pass_obj
 def show(settings: Settings, bundle: str) -> int:
     """One bundle: variants, patches, assertions, profile.
@@ -165,9 +217,9 @@ def show(settings: Settings, bundle: str) -> int:
     return finish(settings, show_bundle(settings.options, bundle))
 
 
-@main.command()
+@main.command(short_help="The applied set, its fingerprint, and drift.")
 @click.option("--check", is_flag=True, help="Exit with 1 where there is a problem.")
-@output_options
+@common_options
 @click.pass_obj
 def status(settings: Settings, check: bool) -> int:
     """The applied set of this environment, its fingerprint, and drift.
@@ -181,9 +233,9 @@ def status(settings: Settings, check: bool) -> int:
     return finish(settings, read_status(settings.options, check=check))
 
 
-@main.command()
+@main.command(short_help="What applying would change, or what was changed.")
 @click.argument("bundles", nargs=-1, shell_complete=_complete_bundle)
-@output_options
+@common_options
 @click.pass_obj
 def diff(settings: Settings, bundles: tuple[str, ...]) -> int:
     """What applying BUNDLES would change; without names: pristine against now.
@@ -197,14 +249,16 @@ def diff(settings: Settings, bundles: tuple[str, ...]) -> int:
     return finish(settings, make_diff(settings.options, bundles))
 
 
-@main.command()
+@main.command(short_help="Add bundles, or loose patch files: all or nothing.")
 @click.argument("bundles", nargs=-1, required=True, shell_complete=_complete_bundle)
-@click.option("--dry-run", is_flag=True, help="Compute and check all, change nothing.")
+@click.option(
+    "-n", "--dry-run", "dry_run", is_flag=True, help="Compute and check all, change nothing."
+)
 @click.option(
     "--strip", type=click.IntRange(min=0), metavar="N", help="Path parts to drop (loose patch)."
 )
 @click.option("--reverse", is_flag=True, help="Apply a loose patch backwards.")
-@output_options
+@common_options
 @click.pass_obj
 def apply(
     settings: Settings,
@@ -229,13 +283,22 @@ def apply(
     return finish(settings, report)
 
 
-@main.command()
-@click.argument("bundles", nargs=-1, shell_complete=_complete_bundle)
+@main.command(short_help="Take bundles out again, or all of them.")
+@click.argument("bundles", nargs=-1, shell_complete=_complete_applied)
 @click.option("--all", "everything", is_flag=True, help="Take every bundle out.")
-@click.option("--dry-run", is_flag=True, help="Compute and check all, change nothing.")
-@output_options
+@click.option(
+    "--forget",
+    is_flag=True,
+    help="Leave files that a reinstall put back, or an uninstall took away, as they are.",
+)
+@click.option(
+    "-n", "--dry-run", "dry_run", is_flag=True, help="Compute and check all, change nothing."
+)
+@common_options
 @click.pass_obj
-def revert(settings: Settings, bundles: tuple[str, ...], everything: bool, dry_run: bool) -> int:
+def revert(
+    settings: Settings, bundles: tuple[str, ...], everything: bool, forget: bool, dry_run: bool
+) -> int:
     """Take BUNDLES out of the applied set; with --all, everything.
 
     \b
@@ -249,24 +312,28 @@ def revert(settings: Settings, bundles: tuple[str, ...], everything: bool, dry_r
             "name the bundles to revert, or give --all",
             hint="patchkit status shows what is applied",
         )
-    report = revert_bundles(settings.options, bundles, everything=everything, dry_run=dry_run)
+    report = revert_bundles(
+        settings.options, bundles, everything=everything, dry_run=dry_run, forget=forget
+    )
     report.data["dry_run"] = dry_run
     return finish(settings, report)
 
 
-@main.command()
-@click.argument("bundles", nargs=-1, shell_complete=_complete_bundle)
+@main.command(short_help="The guard of a launch: files and assertions as recorded.")
+@click.argument("bundles", nargs=-1, shell_complete=_complete_applied)
 @click.option(
     "--pristine",
     is_flag=True,
     help="Check instead that nothing is applied and every distribution that a bundle on"
     " offer targets matches its RECORD.",
 )
-@output_options
+@common_options
 @click.pass_obj
 def verify(settings: Settings, bundles: tuple[str, ...], pristine: bool) -> int:
     """Check that files are as recorded and all assertions hold; with names, that those
-    BUNDLES are applied.  For pre-launch hooks: silent on success, exit code 1 otherwise.
+    BUNDLES are applied.  For pre-launch hooks: silent and 0 on success, else 1 (a problem
+    was found) or another code.  Without names, an environment where nothing is applied is
+    a success: name what the launch relies on.
 
     \b
     Example:
@@ -277,8 +344,8 @@ def verify(settings: Settings, bundles: tuple[str, ...], pristine: bool) -> int:
     return run_verify(settings, bundles, pristine=pristine)
 
 
-@main.command()
-@output_options
+@main.command(short_help="Finish what an interrupted command left.")
+@common_options
 @click.pass_obj
 def recover(settings: Settings) -> int:
     """Finish what an interrupted command left: exactly the old or the new contents.
@@ -292,10 +359,10 @@ def recover(settings: Settings) -> int:
     return finish(settings, recover_environment(settings.options))
 
 
-@main.command()
+@main.command(short_help="A bundle directory's own consistency.")
 @click.argument("bundles", nargs=-1, shell_complete=_complete_bundle)
 @click.option("--update-lock", is_flag=True, help="Write the locks of the patch files anew.")
-@output_options
+@common_options
 @click.pass_obj
 def lint(settings: Settings, bundles: tuple[str, ...], update_lock: bool) -> int:
     """A bundle directory's own consistency: manifests, patches, locks.

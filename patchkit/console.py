@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import __version__
-from .errors import Interrupted, PatchkitError
+from .errors import Fault, Interrupted, PatchkitError
 from .fsio import discard, write_log
 from .session import Options, Report, translate
 
@@ -111,6 +111,8 @@ def to_stdout(text: str) -> None:
         # The reader went away (| head): no error, and nothing more to say.  Caught here,
         # since click would make exit code 1 of it.
         discard(sys.stdout.fileno())
+    except OSError as error:
+        raise Fault(f"the output cannot be written: {error.strerror}", code="output") from None
 
 
 def to_stderr(text: str) -> None:
@@ -143,12 +145,19 @@ def finish(settings: Settings, report: Report) -> int:
     """Show a report: JSON or text on standard output, remarks on standard error."""
     from . import report as rendering
 
-    if settings.json:
-        print_json(rendering.as_json(report))
-    elif not settings.quiet:
-        text = rendering.text(report, _style(sys.stdout), verbose=settings.verbose)
-        if text:
-            to_stdout(text)
+    try:
+        if settings.json:
+            print_json(rendering.as_json(report))
+        elif not settings.quiet:
+            text = rendering.text(report, _style(sys.stdout), verbose=settings.verbose)
+            if text:
+                to_stdout(text)
+    except Fault as error:
+        if not report.changed:
+            raise
+        # What was done stays done, so the exit code cannot say that nothing changed.
+        report.notes.append(f"{report.command} is done, but {error.message}")
+        discard(sys.stdout.fileno())
     if not settings.quiet:
         for note in report.notes:
             to_stderr(f"patchkit: {note}")

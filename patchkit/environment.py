@@ -37,6 +37,10 @@ _ASK = (
 )
 
 
+#: What names the environment where no option does, the first one that is set.
+VARIABLES = ("PATCHKIT_PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX")
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Where the packages of one Python are.
@@ -84,7 +88,7 @@ def open_environment(
         return _from_root(root)
     if python is not None:
         return _from_path(python, "--python", environ)
-    for variable in ("PATCHKIT_PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX"):
+    for variable in VARIABLES:
         value = environ.get(variable)
         if value:
             return _from_path(value, variable, environ)
@@ -100,10 +104,15 @@ HINT = "name an interpreter or a virtual environment with --python, or site-pack
 
 
 def _from_root(root: str) -> Environment:
-    path = os.path.abspath(root)
+    path = os.path.abspath(os.path.expanduser(root))
     if not os.path.isdir(path):
         what = "is not a directory" if os.path.lexists(path) else "does not exist"
         refuse_environment(f"--root {root} {what}", "give the directory that holds the packages")
+    if os.path.isfile(os.path.join(path, "pyvenv.cfg")):
+        refuse_environment(
+            f"--root {root} is a virtual environment, not the folder of its packages",
+            f"name it with --python {root}",
+        )
     return Environment(path, (path,), None, False, True)
 
 
@@ -116,6 +125,7 @@ def _from_path(given: str, source: str, environ: Mapping[str, str]) -> Environme
         import shutil
 
         given = shutil.which(given, path=environ.get("PATH", os.defpath)) or given
+    given = os.path.expanduser(given)  # the shell leaves --python=~/env as it is
     # Not resolved: the bin/python of a virtual environment is a symlink out of it.
     path = os.path.abspath(given)
     try:

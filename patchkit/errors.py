@@ -127,5 +127,6 @@ class Interrupted(PatchkitError):
     code = "interrupted-by-signal"
 
     def __init__(self, signum: int) -> None:
-        super().__init__(f"ended by signal {signum}; rolled back, nothing changed")
+        name = {1: "SIGHUP", 2: "Ctrl-C", 15: "SIGTERM"}.get(signum, f"signal {signum}")
+        super().__init__(f"ended by {name}; rolled back, nothing changed")
         self.exit_code = 128 + signum

@@ -285,7 +285,8 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
             code="already-applied",
             hunk=number,
             line=hunk.line,
-            hint="if upstream has it, give the bundle an 'upstream' variant for this release",
+            hint="if upstream has it, the bundle needs an 'upstream' variant for this release;"
+            " if another bundle did it, one of the two is enough",
         )
     near, score = nearest(lines, hunk)
     detail: list[str] = []

@@ -90,7 +90,9 @@ class Judge:
 def _failed(item: Chosen, assertion: Assertion, finding: Finding) -> Refused:
     what = assertion.message or "an assertion would not hold"
     hint = "what the patch is for is not reached in this release"
-    if not any(part.patches for part in item.parts):
+    if any(part.upstream for part in item.parts):
+        hint = "this release is said to need no patch, and does not do what is asserted"
+    elif not any(part.patches for part in item.parts):
         hint = "the setting does not fit the installed release"
     return Refused(
         f"{what} ({assertion.key} on {assertion.file}: {finding.message})",

@@ -111,18 +111,25 @@ def lint_directory(folder: str) -> list[Problem]:
     return found
 
 
-def lock_bytes(folder: str, name: str) -> bytes:
-    """What ``manifests/NAME.lock`` should hold now; the caller writes it.
+def lock_bytes(folder: str, name: str) -> bytes | None:
+    """What ``manifests/NAME.lock`` should hold now; the caller writes it.  None where there
+    is nothing to lock: no patch and no lock, or a patch that cannot be read (cut off, say).
 
     Raises :class:`Refused` where a patch file is missing or the manifest is wrong.
     """
     bundle = parse_manifest(bundles.read_manifest(folder, name), name)
-    return render_lock(
-        {
-            path: hashlib.sha256(bundles.read_patch_file(folder, path, name)).hexdigest()
-            for path in named_patches(bundle)
-        }
-    )
+    parse = _parse()
+    digests = {}
+    for path in named_patches(bundle):
+        data = bundles.read_patch_file(folder, path, name)
+        try:
+            parse(data, path)
+        except PatchSyntaxError:
+            return None
+        digests[path] = hashlib.sha256(data).hexdigest()
+    if not digests and bundles.read_lock(folder, name) is None:
+        return None
+    return render_lock(digests)
 
 
 def named_patches(bundle: Bundle) -> list[str]:

@@ -24,17 +24,7 @@ def lint(options: Options, names: Sequence[str], *, update_lock: bool) -> Report
     folder = source.bundle_dir(options.bundles, options.environ, options.cwd)
     everything = not names
     wanted = list(names) or source.list_names(folder)
-    written = []
-    if update_lock:
-        root = Root(folder)
-        try:
-            for name in wanted:
-                data = rules.lock_bytes(folder, name)
-                if data != source.read_lock(folder, name):
-                    root.replace(f"manifests/{name}.lock", data)
-                    written.append(f"manifests/{name}.lock")
-        finally:
-            root.close()
+    written = _update_locks(folder, wanted) if update_lock else []
     env = _environment(options)
     problems = []
     for name in wanted:
@@ -62,6 +52,29 @@ def lint(options: Options, names: Sequence[str], *, update_lock: bool) -> Report
         },
         exit_code=1 if failed else 0,
     )
+
+
+def _update_locks(folder: str, names: Sequence[str]) -> list[str]:
+    """Write the locks that differ, of bundles that have patches which can be read; the
+    paths written."""
+    if source.is_shipped(folder):
+        raise Refused(
+            f"{folder} holds the bundles that came with patchkit; their locks stay as they are",
+            code="shipped-bundles",
+            hint="name a bundle directory of your own: patchkit --bundles DIR lint --update-lock",
+        )
+    written = []
+    root = Root(folder)
+    try:
+        for name in names:
+            data = rules.lock_bytes(folder, name)
+            present = source.read_lock(folder, name)
+            if data is not None and data != present:
+                root.replace(f"manifests/{name}.lock", data)
+                written.append(os.path.join(folder, "manifests", f"{name}.lock"))
+    finally:
+        root.close()
+    return written
 
 
 def _environment(options: Options) -> Environment | None:

@@ -228,7 +228,8 @@ def map_patch(files: Sequence[FilePatch], known: Known) -> Mapping:
                 code="path-not-found",
                 file=file.path,
                 line=file.line,
-                hint="give the strip level: strip = N in the manifest, or --strip N",
+                hint="is it the right environment (--python)? Else give the strip level: strip = N"
+                " in the manifest, or --strip N",
             )
         level, prefix = choice
         old, new = (_place(path, level, prefix) for path in _both_paths(file))

@@ -185,6 +185,10 @@ class _Series:
             except PatchkitError as error:
                 if error.line is None:
                     error.line = mapped.patch.line
+                before = {a.bundle for a in self.applied if a.key == (step.root, mapped.path)}
+                if before - {step.bundle}:
+                    names = ", ".join(sorted(before - {step.bundle}))
+                    error.detail = (*error.detail, f"{names} changed this file before")
                 raise error.at(file=mapped.path) from None
             for path in {mapped.old, mapped.new} - {None}:
                 assert path is not None

@@ -54,6 +54,8 @@ def compute(
     chosen: list[Chosen],
     environ: Mapping[str, str],
     asked: Iterable[str] = (),
+    *,
+    forget: bool = False,
 ) -> Planned:
     """Compute, compare, check the assertions.  Raises what refuses; changes nothing."""
     series = build(env, home, chosen)
@@ -61,7 +63,7 @@ def compute(
     if state is not None:
         _add_recorded_owners(env, state, owners)
     roots = Roots(home)
-    snapshot = Snapshot(home, roots, state, owners, frozenset(asked))
+    snapshot = Snapshot(home, roots, state, owners, frozenset(asked), forget=forget)
     try:
         return _Computation(env, home, state, chosen, series, snapshot, roots, owners).run(environ)
     finally:
@@ -157,7 +159,7 @@ class _Computation:
                 f" {count} file{'s' * (count > 1)} are taken as pristine"
             )
         for key in self.snapshot.reinstalled:
-            self.notes.append(f"{key[1]} was reinstalled meanwhile; its old record is set aside")
+            self.notes.append(f"{key[1]} was reinstalled meanwhile; its old record is dropped")
         prefix = environ.get("PYTHONPYCACHEPREFIX")
         self.work.prefix = os.path.abspath(prefix) if prefix else None
         return Planned(

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .errors import Refused
+from .errors import PatchkitError, Refused
 from .session import Options, Report, Session
 from .state import BLOBS, PRISTINE, BundleEntry, FileEntry, Home, State
 from .verify import Problem, verify_recorded
@@ -23,7 +23,24 @@ def verify(options: Options, names: Sequence[str]) -> Report:
     state, problems = verify_recorded(
         session.home, [_plain(name) for name in names], options.lock_timeout
     )
+    for problem in problems:
+        if problem["kind"] == "missing-bundle":
+            _say_if_unknown(session, problem)
     return _verdict(session, "verify", state, problems)
+
+
+def _say_if_unknown(session: Session, problem: Problem) -> None:
+    """A name that nobody knows is misspelt, and applying it is no way out."""
+    from .bundles import is_loose, read_manifest
+
+    name = str(problem["bundle"])
+    if is_loose(name):
+        return
+    try:
+        read_manifest(session.folder, name)
+    except PatchkitError as error:
+        problem["message"] += f", and {error.message}"
+        problem["hint"] = error.hint or ""
 
 
 def _plain(name: str) -> str:
@@ -66,9 +83,11 @@ def verify_pristine(options: Options, progress: Progress) -> Report:
                 )
             )
     checked = []
+    recorded = set() if state is None else {entry["path"] for entry in state["files"]}
     for dist in distributions_on_offer(session.env, session.folder):
         checked.append(f"{dist.name} {dist.version}")
-        problems += not_pristine(dist, progress)
+        # What patchkit wrote itself was compared with its record above.
+        problems += [p for p in not_pristine(dist, progress) if p["file"] not in recorded]
     report = _verdict(session, "verify", state, problems)
     report.data["distributions"] = checked
     if not checked:
@@ -142,7 +161,8 @@ def diff(options: Options, names: Sequence[str]) -> Report:
         root = home.resolve(state["roots"][entry["root"]])
         before = _kept_bytes(home, entry)
         after = _bytes(f"{root}/{entry['path']}")
-        files.append(_file_diff(entry["path"], before, after, _modes(entry)))
+        if before != after or entry["before"] is None or entry["after"] is None:
+            files.append(_file_diff(entry["path"], before, after, _modes(entry)))
     return Report("diff", {"environment": session.described(), "files": files})
 
 

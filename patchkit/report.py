@@ -57,7 +57,7 @@ def error_as_json(
 def error_text(error: PatchkitError) -> str:
     """``patchkit: where: message``, what was found, then ``hint:`` with the next step."""
     where = []
-    if error.bundle:
+    if error.bundle and f"'{error.bundle}'" not in error.message:
         where.append(f"bundle {error.bundle}")
     if error.patch and error.patch != error.bundle:
         where.append(f"patch {error.patch}" + (f" line {error.line}" if error.line else ""))
@@ -115,7 +115,7 @@ def _change(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
         lines.append(_printable(f"{word} {file['path']}{note}"))
     if verbose:
         lines += [
-            f"{'mapped':9} {m['form']}/… of {m['patch']}: strip {m['strip']}"
+            f"{'mapped':9} {_form(m['form'])} of {m['patch']}: strip {m['strip']}"
             + (f", prefix {m['prefix']}" if m["prefix"] else "")
             for m in data.get("mapping", [])
         ]
@@ -143,12 +143,19 @@ def _apply(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
 
 def _revert(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
     lines = _change(data, style, verbose)
-    names = ", ".join(data["bundles"])
-    left = f"applied: {names}" if names else "nothing is applied"
-    if data.get("dry_run"):
-        left = f"afterwards {left}"
-    lines.append(left)
+    dry = data.get("dry_run")
+    if data["reverted"]:
+        lines.append(f"{'would be ' * bool(dry)}reverted: {', '.join(data['reverted'])}")
+    if data["bundles"]:
+        lines.append(f"{'afterwards' if dry else 'still'} applied: {', '.join(data['bundles'])}")
+    else:
+        lines.append(f"{'afterwards ' * bool(dry)}nothing is applied")
     return lines
+
+
+def _form(first: str) -> str:
+    """How header paths begin, behind git's own ``a/`` and ``b/``."""
+    return f"{first}/…" if first else "all"
 
 
 def _recover(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
@@ -173,7 +180,7 @@ def verify_summary(data: dict[str, Any]) -> str:
     if not data["bundles"]:
         return "nothing is applied"
     return (
-        f"verified: {', '.join(data['bundles'])} ({data['checked']} files,"
+        f"verified: {', '.join(data['bundles'])} ({_count(data['checked'], 'file')},"
         f" fingerprint {data['fingerprint'][:16]})"
     )
 
@@ -210,11 +217,21 @@ _STATES = {
 }
 
 
+_LEGEND = {
+    "needed": "fits, and would change files",
+    "setting": "fits, and changes no file: environment variables and launch arguments",
+    "upstream": "what is installed has the change already",
+    "unsupported": "no variant for the installed release",
+    "refused": "would not go on as it is",
+}
+
+
 def _list(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
     rows = data["bundles"]
     if not rows:
         return [f"no bundles in {data['folder']}"]
     width = max(len(row["name"]) for row in rows)
+    states = {row["state"] for row in rows}
     lines = []
     for row in rows:
         state = style(f"{row['state']:13}", _STATES.get(row["state"], "red"))
@@ -228,6 +245,7 @@ def _list(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
             lines.append(_printable(f"{indent}{row['state']}: {row['reason']}"))
         lines += [f"{indent}opens: {line}" for line in row.get("opens", [])]
         lines += [f"{indent}does not: {line}" for line in row.get("limits", [])]
+    lines += ["", *(f"{word}: {text}" for word, text in _LEGEND.items() if word in states)]
     return lines
 
 
@@ -249,7 +267,7 @@ def _show(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
             if variant["fits"] or verbose:
                 lines += _patch_lines(variant["patches"])
     lines += [
-        f"paths: {m['form']}/… strip {m['strip']}"
+        f"paths: {_form(m['form'])} strip {m['strip']}"
         + (f", prefix {m['prefix']}" if m["prefix"] else "")
         for m in bundle["mapping"]
     ]
@@ -311,12 +329,16 @@ def _lint(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
     lines += [f"wrote {path}" for path in data["written"]]
     errors = sum(1 for p in data["problems"] if p["severity"] == "error")
     warnings = len(data["problems"]) - errors
+    found = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
     lines.append(
-        f"{len(data['bundles'])} bundles: {errors} errors, {warnings} warnings"
-        if data["problems"]
-        else f"{len(data['bundles'])} bundles: no problem found"
+        f"{_count(len(data['bundles']), 'bundle')}: "
+        + (found if data["problems"] else "no problem found")
     )
     return lines
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _printable(line: str) -> str:

@@ -102,7 +102,8 @@ def choose_variants(
                 code="unsupported-release",
                 bundle=bundle.name,
                 hint=f"install a release in range, or write a variant in manifests/"
-                f"{bundle.name}.toml",
+                f"{bundle.name}.toml; where an earlier release was patched: patchkit revert --all"
+                " --forget",
                 data={"distribution": target.distribution, "release": dist.version},
             )
         patches = tuple((path, read(path)) for path in variant.patches)
@@ -162,8 +163,8 @@ def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
                 f" {entry['name']}; installed is " + ("none" if dist is None else dist.version),
                 code="release-changed",
                 bundle=entry["name"],
-                hint=f"apply it anew: patchkit apply {entry['name']}, or forget it: patchkit"
-                " revert --all",
+                hint=f"apply it anew: patchkit apply {entry['name']}, or drop its record:"
+                " patchkit revert --all --forget",
             )
         parts.append(
             Part(dist, variant["versions"], variant["strip"], variant["upstream"], unpack(variant))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .distributions import tree_distribution
-from .environment import Environment, open_environment
+from .environment import VARIABLES, Environment, open_environment
 from .errors import Fault, Refused
 from .state import Home
 
@@ -35,12 +35,13 @@ class Options:
 @dataclass(slots=True)
 class Report:
     """What a command did: ``data`` is its part of the JSON object, ``notes`` are warnings
-    and remarks for standard error."""
+    and remarks for standard error, ``changed`` says that something on disk was changed."""
 
     command: str
     data: dict[str, Any]
     exit_code: int = 0
     notes: list[str] = field(default_factory=list)
+    changed: bool = False
 
 
 class Session:
@@ -54,6 +55,13 @@ class Session:
             "python": self.env.python,
         }
         self.home = locate(self.env)
+
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether nothing named the environment, so that it is patchkit's own."""
+        named = [self.options.python, self.options.root]
+        named += [self.options.environ.get(variable) for variable in VARIABLES]
+        return not any(named)
 
     @property
     def folder(self) -> str:

@@ -47,7 +47,8 @@ class Seen:
 class Snapshot:
     """Sees paths of an environment, each once.  ``taken_as_pristine`` collects those of a
     plain tree, where nothing says what pristine is.  ``asked`` are the bundles that are to
-    be applied: their files may have been reinstalled meanwhile."""
+    be applied: their files may have been reinstalled meanwhile.  With ``forget`` any file may
+    have been: what a reinstall or an uninstall took away is taken as it is now."""
 
     def __init__(
         self,
@@ -56,8 +57,11 @@ class Snapshot:
         state: State | None,
         owners: dict[Key, Distribution],
         asked: frozenset[str] = frozenset(),
+        *,
+        forget: bool = False,
     ) -> None:
         self._asked = asked
+        self._forget = forget
         self._home = home
         self._roots = roots
         self._owners = owners
@@ -158,10 +162,12 @@ class Snapshot:
             if same(now, entry["before"]) and data is not None and now is not None:
                 view = FileState("file", now["mode"], data)
             return Seen(now, entry["before"], status, view=view, entry=entry)
-        if same(now, entry["before"]) or self._is_pristine(key, now, data):
+        gone = now is None and (self._forget or self._is_uninstalled(key))
+        if gone or same(now, entry["before"]) or self._is_pristine(key, now, data):
             # A package manager put the file back: nothing of ours is in it.  Only who
             # applies those very bundles again means to have them on it.
-            if not self._asked or not self._asked >= set(entry["bundles"]):
+            again = bool(self._asked) and self._asked >= set(entry["bundles"])
+            if not again and not self._forget:
                 raise self._reinstalled(key, now, entry)
             self.reinstalled.append(key)
             return self._see_fresh(key, trusted=True)
@@ -245,6 +251,16 @@ class Snapshot:
             return True
         return False
 
+    def _is_uninstalled(self, key: Key) -> bool:
+        """Whether the distribution is gone, or another release that has no such file."""
+        dist = self._owners.get(key)
+        if dist is None:
+            return self._entries[key]["owner"] != ""
+        if dist.kind != "wheel" or not dist.dist_info:
+            return False
+        record = self.record(dist)
+        return record is not None and key[1] not in record.rows((key[1],))
+
     def _linked_install(self, dist: Distribution | None) -> bool:
         return dist is not None and dist.kind == "wheel"
 
@@ -292,7 +308,8 @@ class Snapshot:
             code="reinstalled",
             file=key[1],
             bundle=", ".join(entry["bundles"]) or None,
-            hint=f"patchkit apply {names} puts the patch on again".replace("  ", " "),
+            hint=f"patchkit apply {names} puts the patch on again; patchkit revert --all --forget"
+            " drops the record of it, and leaves the file as it is",
         )
 
     # -- kept pristine bytes --------------------------------------------------------

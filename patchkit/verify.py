@@ -108,8 +108,8 @@ def _check_releases(home: Home, state: State) -> list[Problem]:
                 file=None,
                 message=f"{dist['name']} {dist['version']} was patched, installed is"
                 f" {_installed_now(home, info) or 'none'}",
-                hint="patchkit status shows what is left; patchkit apply BUNDLE puts it on what"
-                " is installed now",
+                hint="patchkit apply BUNDLE puts it on what is installed now; patchkit revert"
+                " --all --forget drops the record",
             )
         )
     return problems
@@ -171,7 +171,7 @@ def _drift_hint(entry: FileEntry, now: Ident | None) -> str:
     if now is not None and same(now, entry["before"]):
         return "patchkit apply of the same bundles puts the patch back"
     owner = entry["owner"] or "the distribution"
-    return f"see what changed: patchkit diff; then reinstall {owner} and apply again"
+    return f"patchkit diff shows what is there; undo the edit, or reinstall {owner} and apply again"
 
 
 def _check_asserts(state: State, roots: list[Root | None], problems: list[Problem]) -> None:

@@ -117,9 +117,15 @@ def add_to_set(session: Session, state: State | None, asked: list[Chosen]) -> li
 
 
 def revert(
-    options: Options, names: Sequence[str], *, everything: bool = False, dry_run: bool = False
+    options: Options,
+    names: Sequence[str],
+    *,
+    everything: bool = False,
+    dry_run: bool = False,
+    forget: bool = False,
 ) -> Report:
-    """Take bundles out of the applied set."""
+    """Take bundles out of the applied set.  With ``forget``, files that a reinstall put
+    back, or an uninstall took away, are left as they are instead of being refused."""
     session = Session(options)
     asked = _recorded_names(names)
     notes: list[str] = []
@@ -143,7 +149,7 @@ def revert(
                     )
         return chosen
 
-    report = _change(session, "revert", wanted, dry_run=dry_run)
+    report = _change(session, "revert", wanted, dry_run=dry_run, forget=forget)
     report.notes += notes
     return report
 
@@ -176,6 +182,7 @@ def recover(options: Options) -> Report:
         roots = Roots(session.home)
         try:
             report.data["recovered"] = recover_journal(own, session.home, roots)
+            report.changed = True
         finally:
             roots.close()
     return report
@@ -191,20 +198,23 @@ def _change(
     *,
     dry_run: bool,
     asked: Sequence[str] = (),
+    forget: bool = False,
 ) -> Report:
     home = session.home
     if dry_run:
         _refuse_unfinished(session)
-        planned = compute_set(session, home.read_state(), wanted, asked)
-        return _report(session, command, planned)
+        before = home.read_state()
+        planned = compute_set(session, before, wanted, asked, forget=forget)
+        return _report(session, command, planned, before)
     if command == "revert" and not home.exists():
         wanted(None)
-        return _report(session, command, None)
+        return _report(session, command, None, None)
     with held() as signals, hold(home, command, session.options.lock_timeout, signals.check) as own:
         roots = Roots(home)
         try:
             recovered = recover_journal(own, home, roots)
-            planned = compute_set(session, home.read_state(), wanted, asked)
+            before = home.read_state()
+            planned = compute_set(session, before, wanted, asked, forget=forget)
             warning = None
             if not planned.nothing_to_do:
                 warning = commit(
@@ -212,7 +222,8 @@ def _change(
                 )
         finally:
             roots.close()
-    report = _report(session, command, planned)
+    report = _report(session, command, planned, before)
+    report.changed = True
     report.notes += planned.work.notes
     if warning is not None:
         report.notes.append(warning)
@@ -233,11 +244,16 @@ def _refuse_unfinished(session: Session) -> None:
 
 
 def compute_set(
-    session: Session, state: State | None, wanted: Wanted, asked: Sequence[str] = ()
+    session: Session,
+    state: State | None,
+    wanted: Wanted,
+    asked: Sequence[str] = (),
+    *,
+    forget: bool = False,
 ) -> Planned:
     """What the wanted set changes, computed and checked, nothing written."""
     environ = session.options.environ
-    return compute(session.env, session.home, state, wanted(state), environ, asked)
+    return compute(session.env, session.home, state, wanted(state), environ, asked, forget=forget)
 
 
 def _recorded_names(names: Sequence[str]) -> list[str]:
@@ -245,12 +261,17 @@ def _recorded_names(names: Sequence[str]) -> list[str]:
     return [os.path.basename(name) if source.is_loose(name) else name for name in names]
 
 
-def _report(session: Session, command: str, planned: Planned | None) -> Report:
+def _report(
+    session: Session, command: str, planned: Planned | None, before: State | None
+) -> Report:
+    now = [] if planned is None else [c.bundle.name for c in planned.chosen]
+    were = [] if before is None else [entry["name"] for entry in before["bundles"]]
     report = Report(
         command,
         {
             "environment": session.described(),
-            "bundles": [] if planned is None else [c.bundle.name for c in planned.chosen],
+            "bundles": now,
+            "reverted": [name for name in were if name not in now],
             "files": [] if planned is None else planned.files,
             "fingerprint": None if planned is None else planned.fingerprint,
             "caches": [] if planned is None else [source for source, _ in planned.work.caches],
@@ -262,6 +283,10 @@ def _report(session: Session, command: str, planned: Planned | None) -> Report:
             report.data["left_out"] = planned.left_out
         if planned.mapping:
             report.data["mapping"] = planned.mapping
+    if session.is_unnamed:
+        report.notes.append(
+            f"no environment was named: this is patchkit's own, {session.env.site_packages}"
+        )
     if session.env.externally_managed and report.data["files"]:
         report.notes.append(
             "this environment belongs to the system's package manager (PEP 668), which may"

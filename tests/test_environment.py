@@ -204,18 +204,19 @@ class TestVirtualEnvironments:
         assert env.site_packages == str(site_packages(plain_venv))
 
     def test_order_of_precedence(self, tmp_path: Path) -> None:
-        places = ("root", "option", "PATCHKIT_PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX")
-        venvs = {place: fake_venv(tmp_path / place) for place in places}
+        places = ("plain", "option", "PATCHKIT_PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX")
+        venvs = {place: fake_venv(tmp_path / place) for place in places[1:]}
+        (tmp_path / "plain").mkdir()
         variables = {name: str(venvs[name]) for name in places[2:]}
         found = [
-            open_environment(None, str(venvs["root"]), variables),
+            open_environment(None, str(tmp_path / "plain"), variables),
             open_environment(str(venvs["option"]), None, variables),
         ]
         for name in places[2:]:
             found.append(open_environment(None, None, variables))
             del variables[name]
         prefixes = [env.site_packages.removeprefix(f"{tmp_path}/") for env in found]
-        assert prefixes[0] == "root"
+        assert prefixes[0] == "plain"
         assert [prefix.partition("/")[0] for prefix in prefixes] == list(places)
 
     def test_empty_variables_count_as_unset(self, plain_venv: Path) -> None:
@@ -229,7 +230,21 @@ class TestVirtualEnvironments:
         monkeypatch.chdir(plain_venv.parent)
         env = open_environment("venv", None, {})
         assert env.site_packages == str(site_packages(plain_venv))
-        assert open_environment(None, "venv", {}).site_packages == str(plain_venv)
+        root = open_environment(None, "venv/lib", {})
+        assert root.site_packages == str(plain_venv / "lib")
+
+    def test_a_venv_is_no_root(self, plain_venv: Path) -> None:
+        with pytest.raises(Refused) as caught:
+            open_environment(None, str(plain_venv), {})
+        assert caught.value.code == "no-environment"
+        assert f"--python {plain_venv}" in (caught.value.hint or "")
+
+    def test_a_tilde_that_the_shell_left(
+        self, plain_venv: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HOME", str(plain_venv.parent))
+        env = open_environment("~/venv", None, {})
+        assert env.site_packages == str(site_packages(plain_venv))
 
     def test_an_interpreter_is_found_on_path(self, plain_venv: Path) -> None:
         path = f"/nowhere:{plain_venv / 'bin'}"

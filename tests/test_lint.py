@@ -57,7 +57,12 @@ class Folder:
         file.write_bytes(data.encode() if isinstance(data, str) else data)
 
     def lock(self, name: str = "demo") -> None:
-        (self.path / "manifests" / f"{name}.lock").write_bytes(lock_bytes(str(self.path), name))
+        bundle = parse_manifest((self.path / "manifests" / f"{name}.toml").read_bytes(), name)
+        digests = {
+            path: hashlib.sha256((self.path / "patches" / path).read_bytes()).hexdigest()
+            for path in named_patches(bundle)
+        }
+        (self.path / "manifests" / f"{name}.lock").write_bytes(render_lock(digests))
 
     def bundle(
         self, data: str | bytes = DEP3 + PATCH, *, more: str = ASSERT, versions: str = ">=1"
@@ -383,7 +388,12 @@ def test_patches_must_be_locked(folder: Folder) -> None:
 def test_a_bundle_without_patches_needs_no_lock(folder: Folder) -> None:
     folder.manifest("[profile]\nargs = ['x']")
     assert folder.problems() == []
-    assert lock_bytes(str(folder.path), "demo") == render_lock({})
+    assert lock_bytes(str(folder.path), "demo") is None
+
+
+def test_a_patch_that_cannot_be_read_is_not_locked(folder: Folder) -> None:
+    folder.bundle(DEP3 + PATCH + "+surplus\n")
+    assert lock_bytes(str(folder.path), "demo") is None
 
 
 def test_a_lock_that_is_broken_or_stale_is_an_error(folder: Folder) -> None:

@@ -16,6 +16,7 @@ from tests.support.wheels import Dist
 pytest_plugins = ("tests.support.fixtures",)
 
 NEW = {"acme/fresh/new.py": "fresh = 1\n"}
+IN_ACME = (ALPHA[0], BETA[0])
 
 
 def bundles(lab: Lab) -> None:
@@ -267,11 +268,46 @@ def test_a_reinstall_can_be_come_back_from(lab: Lab) -> None:
     lab.run(site, "apply", "one")
     reinstall(lab, site, ACME, "uv")
     reinstall(lab, site, BOLT, "uv")
-    result = lab.run(site, "revert", "--all", check=None)
-    if result.exit_code == 3:
-        assert "patchkit" in result.stderr.split("hint:")[1], result.stderr
-    else:
-        lab.run(site, "verify", "--pristine")
+    leave_by_the_hint(lab, site)
+    lab.run(site, "verify", "--pristine")
+
+
+def leave_by_the_hint(lab: Lab, site: Site) -> None:
+    """The refusal of a revert names the command that leads out, and it does; what was
+    reinstalled is not touched by it."""
+    before = site.picture()
+    result = lab.run(site, "revert", "--all", check=3)
+    assert site.differences(before) == []
+    assert "patchkit revert --all --forget" in result.stderr
+    installed = {name: site.text(name) for name in IN_ACME if (site / name).exists()}
+    lab.run(site, "revert", "--all", "--forget")
+    assert {name: site.text(name) for name in IN_ACME if (site / name).exists()} == installed
+    assert not (site / STATE).exists()
+    lab.run(site, "verify")
+
+
+def test_forgetting_puts_back_what_is_still_patched(lab: Lab) -> None:
+    """One of two distributions was reinstalled; the other comes back from the record."""
+    site = lab.venv(ACME, BOLT)
+    before = site.picture()
+    bundles(lab)
+    lab.run(site, "apply", "one", "two")
+    reinstall(lab, site, ACME, "uv")
+    lab.run(site, "revert", "--all", "--forget")
+    changed = site.differences(before)
+    assert not [line for line in changed if "bolt" in line], changed
+    lab.run(site, "verify", "--pristine")
+
+
+def test_forgetting_takes_no_hand_edit(lab: Lab) -> None:
+    site = lab.venv(ACME, BOLT)
+    bundles(lab)
+    lab.run(site, "apply", "one")
+    with (site / ALPHA[0]).open("a") as file:
+        file.write("mine = 1\n")
+    before = site.picture()
+    lab.run(site, "revert", "--all", "--forget", check=3)
+    assert site.differences(before) == []
 
 
 def test_another_release_is_installed_while_applied(lab: Lab) -> None:
@@ -287,6 +323,7 @@ def test_another_release_is_installed_while_applied(lab: Lab) -> None:
     for args in (("revert", "--all"), ("apply", "two")):
         lab.run(site, *args, check=3)
         assert site.differences(before) == []
+    leave_by_the_hint(lab, site)
     assert site.text(ALPHA[0]) == "entirely = 'new'\n"
 
 
@@ -299,9 +336,7 @@ def test_uninstalled_while_applied(lab: Lab) -> None:
     assert not (site / "acme").exists()
     answer = lab.json(site, "verify", check=1)
     assert "acme" in str(answer["problems"])
-    before = site.picture()
-    lab.run(site, "revert", "--all", check=3)
-    assert site.differences(before) == []
+    leave_by_the_hint(lab, site)
 
 
 # --- patchkit's own record ---------------------------------------------------------------
