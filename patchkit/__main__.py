@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 
@@ -11,6 +12,9 @@ def main() -> None:
     # A command is over before cycles could matter; looking for them took a tenth of the time
     # of a large patch.
     gc.disable()
+    if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode and sys.executable:
+        # Paths are UTF-8 in wheels, patches and RECORD, whatever the locale says (PEP 540).
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     try:
         from patchkit.guard import short_way
 

@@ -23,9 +23,23 @@ def source_of(path: str) -> str:
     folder, _, name = path.rpartition("/")
     if not folder.endswith("__pycache__"):
         return path[:-1]
-    stem = name.split(".", 1)[0]
     above = upper(folder)
-    return f"{above}/{stem}.py" if above else f"{stem}.py"
+    return f"{above}/{_stem(name)}.py" if above else f"{_stem(name)}.py"
+
+
+def _stem(name: str) -> str:
+    """``foo.bar`` of ``foo.bar.cpython-311.opt-1.pyc``: a module's own name may have dots."""
+    stem = name.removesuffix(".pyc")
+    above, dot, optimised = stem.rpartition(".")
+    if dot and optimised.startswith("opt-"):
+        stem = above
+    return stem.rpartition(".")[0] or stem
+
+
+def is_pyc_of(name: str, module: str) -> bool:
+    """Whether a file is byte-code of a module in the same (shadow) folder, as it is named
+    under ``PYTHONPYCACHEPREFIX`` or in a ``__pycache__``."""
+    return name.endswith(".pyc") and f"{_stem(name)}.py" == module
 
 
 def pycs_of(roots: Roots, modules: Iterable[Sequence[str]]) -> Iterator[tuple[str, str, str]]:
@@ -37,8 +51,8 @@ def pycs_of(roots: Roots, modules: Iterable[Sequence[str]]) -> Iterator[tuple[st
         stems.setdefault((root, cache_folder(path)), {})[stem] = path
     for (root, cache), wanted in stems.items():
         for entry in roots[root].names(cache):
-            module = wanted.get(entry.split(".", 1)[0])
-            if module is not None and entry.endswith(".pyc"):
+            module = wanted.get(_stem(entry)) if entry.endswith(".pyc") else None
+            if module is not None:
                 yield root, module, f"{cache}/{entry}"
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from . import __version__
-from .console import Settings, finish, guarded, to_stderr
+from .console import Settings, finish, guarded, to_stderr, working_directory
 from .errors import Interrupted, PatchkitError, UsageError
 from .session import Options
 
@@ -107,7 +107,7 @@ def _complete_bundle(
 
     values = ctx.find_root().params
     try:
-        folder = bundle_dir(values.get("bundles"), os.environ, os.getcwd())
+        folder = bundle_dir(values.get("bundles"), os.environ, working_directory())
         found = [n for n in list_names(folder) if n.startswith(incomplete)]
     except (PatchkitError, OSError):
         found = []
@@ -180,7 +180,7 @@ def main(
     settings = ctx.find_object(Settings)
     assert settings is not None
     settings.command = ctx.invoked_subcommand
-    settings.options = Options(python, root, bundles, lock_timeout, os.environ, os.getcwd())
+    settings.options = Options(python, root, bundles, lock_timeout, os.environ, working_directory())
 
 
 # -- commands ---------------------------------------------------------------------------

@@ -28,6 +28,14 @@ class Settings:
         self.command: str | None = None
 
 
+def working_directory() -> str:
+    """The working directory; empty where it was removed, since absolute paths need none."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
 def guarded(settings: Settings, action: Callable[[], int]) -> int:
     """Run a command; what it raises becomes a message and the exit code of the contract."""
     try:
@@ -54,7 +62,10 @@ def fail(error: PatchkitError, settings: Settings) -> int:
 
     if settings.json:
         environment = settings.options.noted.get("environment")
-        print_json(error_as_json(settings.command, error, environment))
+        try:
+            print_json(error_as_json(settings.command, error, environment))
+        except Fault as second:
+            to_stderr(error_text(second))
     to_stderr(error_text(error))
     return error.exit_code
 

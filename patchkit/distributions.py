@@ -112,7 +112,7 @@ def tree_distribution(env: Environment, name: str = "") -> Distribution:
     git_dir, work_tree = None, None
     listing = _listing(env, env.site_packages)
     entries = (entry for group in listing.entries.values() for entry in group)
-    if not any(entry.file.endswith(".dist-info") for entry in entries):
+    if not env.is_plain and not any(entry.file.endswith(".dist-info") for entry in entries):
         git_dir, work_tree = find_git(root)
     return Distribution(normalise(name), "", root, "tree", None, git_dir, work_tree)
 

@@ -50,6 +50,8 @@ class Environment:
     that it stays the same whoever looks and whether or not they have one.
     ``externally_managed`` is PEP 668's marker; a virtual environment never has it.
 
+    ``is_plain`` says of a root that git has no say in it, though it may lie in a checkout.
+
     An environment remembers the directory listings it has read: open a new one to see
     what was installed meanwhile.
     """
@@ -59,6 +61,7 @@ class Environment:
     python: str | None
     externally_managed: bool
     is_root: bool
+    is_plain: bool = False
     _listings: dict[str, Listing] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -113,7 +116,8 @@ def _from_root(root: str) -> Environment:
             f"--root {root} is a virtual environment, not the folder of its packages",
             f"name it with --python {root}",
         )
-    return Environment(path, (path,), None, False, True)
+    plain = os.path.lexists(os.path.join(path, ".patchkit"))  # a checkout has it in its git dir
+    return Environment(path, (path,), None, False, True, plain)
 
 
 def _from_path(given: str, source: str, environ: Mapping[str, str]) -> Environment:

@@ -118,6 +118,14 @@ class Footprint:
         stack = [path]
         while stack:
             folder = stack.pop()
+            if self._roots[root].has_attributes(folder):
+                raise Refused(
+                    f"{path} is to become a file, but the folder {folder} has extended"
+                    " attributes, which would not come back",
+                    code="folder-in-the-way",
+                    file=path,
+                    hint=f"take them off (getfattr -d {folder}), or leave the patch out",
+                )
             for name in self._roots[root].names(folder):
                 inside = f"{folder}/{name}"
                 if self._roots[root].is_folder(inside):
@@ -154,8 +162,11 @@ class Footprint:
         names = [cache_folder(path)] if upper(path) else []
         for name in [*names, *folders_above(path)]:
             status = self._roots[root].lstat(name)
-            if status is not None:
-                yield name, status
+            if status is None:
+                continue
+            if self._roots[root].has_attributes(name):
+                return  # it stays, empty: its attributes would not come back with another
+            yield name, status
 
 
 def _facts(status: os.stat_result) -> Facts:

@@ -151,6 +151,16 @@ class Root:
         except _NO_FOLDER:
             return []
 
+    def has_attributes(self, folder: str) -> bool:
+        """Whether a folder has extended attributes (an ACL, a label), which nothing here
+        could give to another one."""
+        if sys.platform != "linux":
+            return False
+        try:
+            return bool(os.listxattr(self._folder(folder)))
+        except OSError:
+            return False
+
     def is_folder(self, path: str) -> bool:
         """Whether a folder is there, and no symlink to one."""
         status = self.lstat(path)
@@ -181,13 +191,15 @@ class Root:
         *,
         like: os.stat_result | None = None,
         like_path: tuple[Root, str] | None = None,
+        same_owner: bool = False,
         not_seconds: Collection[int] = (),
         times: tuple[int, int] | None = None,
         unsynced: Unsynced | None = None,
     ) -> None:
         """A new file, synced (with ``unsynced``, later and together with others).
 
-        ``like`` gives owner and group, ``like_path`` extended attributes, ``times`` access
+        ``like`` gives owner and group (as far as this user may; with ``same_owner`` it is an
+        error where they cannot be given), ``like_path`` extended attributes, ``times`` access
         and modification time in ns.  Without ``times`` its time will not fall into one of
         ``not_seconds``, since byte-code is told apart by whole seconds and size.
         """
@@ -204,7 +216,7 @@ class Root:
                 while view:
                     view = view[os.write(descriptor, view) :]
                 if like is not None:
-                    _copy_owner(descriptor, like)
+                    _copy_owner(descriptor, like, strict=same_owner)
                 os.fchmod(descriptor, mode)
                 if like_path is not None:
                     _copy_attributes(like_path, descriptor)
@@ -281,13 +293,21 @@ class Root:
         os.chmod(name, mode, dir_fd=folder)
         return True
 
-    def own_folder(self, path: str, uid: int, gid: int) -> None:
-        """Give a folder to its owner, where this user may."""
+    def own_folder(self, path: str, uid: int, gid: int, mode: int) -> None:
+        """Give a folder to its owner, where this user may, and exactly this mode."""
         folder, name = self._at(path)
         try:
-            os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
-        except PermissionError:
-            return
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if not stat.S_ISDIR(status.st_mode):
+                return
+            if (status.st_uid, status.st_gid) != (uid, gid):
+                with suppress(PermissionError):
+                    os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
+            # After the owner, since chown takes set-group-id away.
+            if stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) != mode:
+                os.chmod(name, mode, dir_fd=folder)
+        except OSError as error:
+            raise self._named(error, path) from None
 
     def rmdir(self, path: str) -> bool:
         """Remove an empty folder; False where it is not empty, not there, or mounted on."""
@@ -310,9 +330,15 @@ class Root:
         folder, name = self._at(path)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            return os.open(name, flags, 0o644, dir_fd=folder)
+            descriptor = os.open(name, flags, 0o644, dir_fd=folder)
         except OSError as error:
             raise self._named(error, path) from None
+        # Whoever may look at the environment may see whether the lock is held, whatever
+        # the umask of the first one was.
+        if os.fstat(descriptor).st_mode & 0o444 != 0o444:
+            with suppress(PermissionError):
+                os.fchmod(descriptor, 0o644)
+        return descriptor
 
     def sync_folder(self, folder: str) -> None:
         """Make renames in a folder durable (not offered by every file system)."""
@@ -419,13 +445,34 @@ def write_log(folders: Iterable[str], name: str, text: str) -> str | None:
 
 
 def move_tree(source: str, target: str) -> None:
-    """Rename a folder of a cache (never one of an environment) to a new name."""
+    """Rename a folder of a cache (never one of an environment) to a new name; where that
+    is taken, to the name with a number."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    if os.path.lexists(target):
-        import shutil
+    free, number = target, 1
+    while os.path.lexists(free):
+        number += 1
+        free = f"{target}.{number}"
+    os.rename(source, free)
 
-        shutil.rmtree(target)
-    os.rename(source, target)
+
+def check_movable(source: str, target: str) -> None:
+    """Raise the :class:`OSError` that :func:`move_tree` would meet."""
+    above = os.path.dirname(target)
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    for folder in (os.path.dirname(source), above):
+        if not os.path.isdir(folder):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+
+
+def names_in(path: str) -> list[str]:
+    """The names in a folder outside the environment; empty where it cannot be listed."""
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
 
 
 def remove_file(path: str) -> None:
@@ -491,17 +538,17 @@ def _other_second(descriptor: int, not_seconds: Collection[int]) -> tuple[int, i
     return status.st_atime_ns, moved
 
 
-def _copy_owner(descriptor: int, like: os.stat_result) -> None:
+def _copy_owner(descriptor: int, like: os.stat_result, *, strict: bool) -> None:
     mine = os.fstat(descriptor)
     if (mine.st_uid, mine.st_gid) == (like.st_uid, like.st_gid):
         return
     try:
         os.fchown(descriptor, like.st_uid, like.st_gid)
     except PermissionError:
-        try:
+        if strict:
+            raise
+        with suppress(PermissionError):
             os.fchown(descriptor, -1, like.st_gid)
-        except PermissionError:
-            return
 
 
 def _copy_attributes(source: tuple[Root, str], descriptor: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from .console import Settings, finish, guarded, progress, to_stderr
+from .console import Settings, finish, guarded, progress, to_stderr, working_directory
 from .errors import UsageError
 from .session import Options
 
@@ -78,6 +78,6 @@ def short_way(arguments: Sequence[str]) -> int | None:
         values.get("--root"),
         values.get("--bundles"),
         environ=os.environ,
-        cwd=os.getcwd(),
+        cwd=working_directory(),
     )
     return guarded(settings, lambda: verify(settings, names))

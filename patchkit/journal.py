@@ -14,9 +14,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from .bytecode import drop_pycs
-from .errors import DriftError, Fault, SymlinkedFolder
-from .fsio import Root, digest, move_tree, remove_file
+from .bytecode import drop_pycs, is_pyc_of
+from .errors import DriftError, Fault, PatchkitError, SymlinkedFolder
+from .fsio import Root, digest, move_tree, names_in, remove_file
 from .paths import folders_above, upper
 from .roots import Roots
 from .staging import Change, Work, changed_meanwhile, copy, preflight, remove_beside, stage
@@ -37,6 +37,8 @@ from .state import (
     same,
 )
 
+_NO_FOLDER = (FileNotFoundError, NotADirectoryError, SymlinkedFolder)
+
 
 def commit(
     own: Root,
@@ -46,9 +48,9 @@ def commit(
     state: State | None,
     check: Callable[[], None],
     command: str,
-) -> str | None:
-    """Do it all; on any error or signal undo it all and raise.  Returns a warning where
-    it is done and something is left to tidy up.
+) -> list[str]:
+    """Do it all; on any error or signal undo it all and raise.  Returns warnings where
+    it is done and something could not be tidied up.
 
     ``own`` is the root that has ``.patchkit`` (its lock is held), ``state`` what is
     recorded at the end (None: nothing is applied any more).
@@ -56,6 +58,7 @@ def commit(
     new_state = None if state is None else render(state)
     journal: dict[str, Any] = {
         "schema": SCHEMA,
+        "base": home.relative,
         "command": command,
         "state": None if new_state is None else digest(new_state),
         "make": work.make,
@@ -67,7 +70,7 @@ def commit(
         "prefix": work.prefix,
     }
     staged = False
-    warning = None
+    warnings: list[str] = []
     try:
         preflight(roots, work)
         journal["operations"] = stage(own, roots, work, check)
@@ -80,25 +83,25 @@ def commit(
         else:
             own.replace(STATE, new_state)
     except BaseException as error:
-        if not (staged and isinstance(error, OSError) and _published(own, journal["state"])):
+        if not (staged and _published(own, journal["state"])):
             _go_back(own, home, roots, journal if staged else None, error)
             raise
         # The record is out, so the way is forwards: what failed was to sync it.
-        warning = f"done, but perhaps not yet safe from a power cut: {_said(error)}"
+        warnings.append(f"done, but perhaps not yet safe from a power cut: {_said(error)}")
     for last in (False, True):  # what fails once may be a passing fault
         try:
-            finish(own, home, roots, journal)
-        except OSError as error:
+            warnings += finish(own, home, roots, journal)
+        except (OSError, PatchkitError) as error:
             # Only leftovers are still there, and while they are, every command says so.
             if not last or not home.unfinished():
                 continue
-            warning = (
+            warnings.append(
                 f"done, but not tidied up: {_said(error)}; when the cause is gone, run:"
                 " patchkit recover"
             )
         else:
             break
-    return warning
+    return warnings
 
 
 def _go_back(
@@ -114,15 +117,18 @@ def _go_back(
             _clean(own, home)
         else:
             roll_back(own, home, roots, journal)
-    except OSError as second:
+    except (OSError, PatchkitError) as second:
         raise Fault(
-            f"{_said(second)} (while undoing: {error})",
+            f"interrupted in the middle: {_said(second)} (while undoing: {_said(error)})",
+            code="not-undone",
             hint="remove the cause, then run: patchkit recover",
         ) from error
 
 
-def _said(error: OSError) -> str:
-    return f"{error.strerror}: {error.filename}"
+def _said(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
 
 
 def recover(own: Root, home: Home, roots: Roots) -> str | None:
@@ -197,42 +203,50 @@ def _must_be_as_seen(root: Root, change: Change) -> None:
         raise changed_meanwhile(root, change.path)
 
 
-def finish(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> None:
-    """What follows the commit point; may be done again after a kill."""
+def finish(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> list[str]:
+    """What follows the commit point; may be done again after a kill.  Returns warnings."""
     for root, path, name in journal["restore_pycs"]:
-        stash = f"{PYCS}/{name}"
-        if own.lstat(stash) is not None:
-            try:
-                _move(own, stash, roots[root], path)
-            except FileNotFoundError:
-                own.unlink(stash)  # its folder is gone; the interpreter makes it anew
+        _put_pyc_back(own, roots[root], path, name)
     for root, path, *_ in journal["drop"]:
         roots[root].rmdir(path)
-    _outside(journal)
+    warnings = _outside(home, journal)
     _clean(own, home)
+    return warnings
 
 
-def _outside(journal: dict[str, Any]) -> None:
-    """Caches beside the environment: set aside whatever way the transaction went."""
+def _put_pyc_back(own: Root, root: Root, path: str, name: str) -> None:
+    stash = f"{PYCS}/{name}"
+    if own.lstat(stash) is not None:
+        try:
+            _move(own, stash, root, path)
+        except _NO_FOLDER:
+            own.unlink(stash)  # its folder is gone; the interpreter makes it anew
+
+
+def _outside(home: Home, journal: dict[str, Any]) -> list[str]:
+    """Caches beside the environment: set aside whatever way the transaction went.
+
+    Byte-code under ``PYTHONPYCACHEPREFIX`` lies by the module's absolute path.  Returns
+    warnings.
+    """
+    warnings = []
     for source, target in journal["caches"]:
         if os.path.isdir(source):
             try:
                 move_tree(source, target)
-            except OSError:
-                continue
+            except OSError as error:
+                warnings.append(
+                    f"the built kernels in {source} could not be set aside ({error.strerror});"
+                    " remove that folder before the next launch"
+                )
     prefix = journal["prefix"]
     if prefix:
         for root, path in journal["modules"]:
-            folder, _, name = os.path.join(root, path).rpartition("/")
-            shadow = prefix + folder
-            stem = name.removesuffix("py")
-            try:
-                found = os.listdir(shadow)
-            except OSError:
-                continue
-            for entry in found:
-                if entry.startswith(stem) and entry.endswith(".pyc"):
-                    remove_file(f"{shadow}/{entry}")
+            folder, _, name = f"{home.resolve(root)}/{path}".rpartition("/")
+            for entry in names_in(prefix + folder):
+                if is_pyc_of(entry, name):
+                    remove_file(f"{prefix}{folder}/{entry}")
+    return warnings
 
 
 def _clean(own: Root, home: Home) -> None:
@@ -252,6 +266,9 @@ def _clean(own: Root, home: Home) -> None:
                 keep[BLOBS].add(bundle["manifest"])
             for variant in bundle["variants"]:
                 keep[BLOBS].add(variant["pack"])
+    # The journal goes first: it tells what was never swapped in by what still waits.
+    own.unlink(JOURNAL)
+    own.sync_folder(NAME)
     for folder in FOLDERS:
         for name in own.names(folder):
             if name not in keep[folder]:
@@ -260,7 +277,6 @@ def _clean(own: Root, home: Home) -> None:
             own.rmdir(folder)
     own.unlink(f"{STATE}.new")
     own.unlink(f"{JOURNAL}.new")
-    own.unlink(JOURNAL)
     own.rmdir(STAGED)
     own.sync_folder(NAME)
 
@@ -278,40 +294,48 @@ def roll_back(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> N
     }
     drop_pycs(roots, journal["modules"], unmoved)
     foreign: list[str] = []
-    _undo_all(own, roots, [o for o in journal["operations"] if not _removes(o)], foreign)
+    failed: list[OSError | PatchkitError] = []
+    _undo_all(own, roots, [o for o in journal["operations"] if not _removes(o)], foreign, failed)
     for root, path, *_ in reversed(journal["make"]):
         roots[root].rmdir(path)
     for root, path, mode, uid, gid in reversed(journal["drop"]):
         _make_folder(roots[root], path, mode, uid, gid, only_in_existing=True)
-    _undo_all(own, roots, [o for o in journal["operations"] if _removes(o)], foreign)
+    _undo_all(own, roots, [o for o in journal["operations"] if _removes(o)], foreign, failed)
     drop_pycs(roots, journal["modules"], unmoved)
     for root, path, name in journal["stash_pycs"]:
-        stash = f"{PYCS}/{name}"
-        if own.lstat(stash) is not None:
-            _move(own, stash, roots[root], path)
+        _put_pyc_back(own, roots[root], path, name)
+    if failed:
+        raise failed[0]
     if foreign:
         raise DriftError(
             f"{foreign[0]} was changed by someone else while a change was interrupted"
             + (f" (and {len(foreign) - 1} more)" if len(foreign) > 1 else ""),
             code="foreign-change",
             file=foreign[0],
-            hint="save your copy, reinstall the distribution's file, then: patchkit recover",
+            hint="save your copy, put back what was there (reinstall the distribution; remove"
+            " what a patch had added), then run: patchkit recover",
             data={"files": foreign},
         )
     _sync_targets(roots, journal)
-    _outside(journal)
+    _outside(home, journal)
     remove_beside(own, roots)
     _clean(own, home)
 
 
 def _undo_all(
-    own: Root, roots: Roots, operations: list[dict[str, Any]], foreign: list[str]
+    own: Root,
+    roots: Roots,
+    operations: list[dict[str, Any]],
+    foreign: list[str],
+    failed: list[OSError | PatchkitError],
 ) -> None:
-    foreign += [
-        roots[operation["root"]].full(operation["path"])
-        for operation in reversed(operations)
-        if not _undo(own, roots, operation)
-    ]
+    """Undo what can be undone; one that cannot must not keep the others from it."""
+    for operation in reversed(operations):
+        try:
+            if not _undo(own, roots, operation):
+                foreign.append(roots[operation["root"]].full(operation["path"]))
+        except (OSError, PatchkitError) as error:
+            failed.append(error)
 
 
 def _undo(own: Root, roots: Roots, operation: dict[str, Any]) -> bool:
@@ -327,23 +351,13 @@ def _undo(own: Root, roots: Roots, operation: dict[str, Any]) -> bool:
         now = ident_on_disk(root, path)
     except SymlinkedFolder:
         now = None  # the symlink that was there before its folder is back already
-    if new is None and now is not None:
-        status = root.lstat(path)
-        if status is not None and status.st_ino == operation["inode"]:
-            return True  # never removed
-    if same(now, old) and not same(old, new):
+    if same(now, old):
         return True
     if not same(now, new):
         return False
     if old is None:
         root.unlink(path)
         return True
-    if own.lstat(undo) is None:
-        return same(now, old)
-    if same(old, new):
-        status = root.lstat(path)
-        if status is not None and status.st_ino == operation["inode"]:
-            return True
     _move(own, undo, root, path)
     return True
 
@@ -378,12 +392,14 @@ def _make_folder(
 ) -> None:
     if only_in_existing and root.folder_above(path) != upper(path):
         return
-    if root.mkdir(path, mode):
-        root.own_folder(path, uid, gid)
+    root.mkdir(path, mode)
+    # Also where it is there: a kill may have come before it had its mode and owner.
+    root.own_folder(path, uid, gid, mode)
 
 
 def _sync_targets(roots: Roots, journal: dict[str, Any]) -> None:
-    for root, folder in sorted(
-        {(o["root"], o["path"].rpartition("/")[0]) for o in journal["operations"]}
-    ):
+    """Make every changed name durable, those of folders in the folders above them, too."""
+    changed = {(o["root"], upper(o["path"])) for o in journal["operations"]}
+    changed |= {(root, upper(path)) for root, path, *_ in journal["make"] + journal["drop"]}
+    for root, folder in sorted(changed):
         roots[root].sync_folder(folder)

@@ -175,12 +175,23 @@ def check_path(path: str) -> str:
         or (len(parts[0]) == 2 and parts[0][1] == ":")
         or parts[0].startswith("~")
     ):
-        raise Refused(f"the path {path!r} could lead outside the distribution", code="bad-path")
+        raise Refused(
+            f"the path {path!r} could lead outside the distribution",
+            code="bad-path",
+            hint="make the patch with paths relative to the distribution, without '..'",
+        )
+    if path.endswith((".pyc", ".pyo")) or "__pycache__" in parts:
+        raise Refused(
+            f"the path {path!r} is byte-code, which comes and goes with its source",
+            code="bad-path",
+            hint="leave it out of the patch",
+        )
     for part in parts:
         if part.lower() in (".git", ".patchkit") or part.lower().endswith(".dist-info"):
             raise Refused(
                 f"the path {path!r} is not a package's own: {part} is never patched",
                 code="bad-path",
+                hint="leave it out of the patch",
             )
     return path
 
@@ -270,6 +281,7 @@ def map_stripped(files: Sequence[FilePatch], strip: int) -> Mapping:
             raise Refused(
                 f"nothing is left of the path {file.path!r} at strip level {strip}",
                 code="path-not-found",
+                hint="a smaller strip level, or none: then it is found by itself",
                 file=file.path,
                 line=file.line,
             )

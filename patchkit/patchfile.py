@@ -32,6 +32,7 @@ _IN_OLD = bytes(0 if sign in b"+\\" else 1 for sign in range(256))
 _IN_NEW = bytes(0 if sign in b"-\\" else 1 for sign in range(256))
 _EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 _MODES = {0o100644, 0o100755, 0o100664, 0o120000}
+_HUNK_SIGNS = (b"+", b"-", b" ")
 _EXTENDED = re.compile(
     rb"(old mode|new mode|deleted file mode|new file mode|copy from|copy to|rename from|rename to"
     rb"|rename old|rename new|similarity index|dissimilarity index|index) (.*?)\r?\n?\Z",
@@ -103,6 +104,9 @@ class _Reader:
         # True while the lines before the cursor belong to a hunk: then an uncounted line
         # is lost content; elsewhere it is prose.
         behind_hunk = False
+        # The line of prose that stands directly behind a hunk: it may be a line of it that
+        # lost its blank, and then more of them follow.
+        odd: int | None = None
         while self.at < count:
             line = lines[self.at]
             first = line[:1]
@@ -145,8 +149,18 @@ class _Reader:
                     hint="the '@@' header before it gives too few lines; nothing may be dropped",
                     detail=(f"  {_show(line)}",),
                 )
+            elif (first == b"\t" and behind_hunk) or (odd is not None and first in _HUNK_SIGNS):
+                raise PatchSyntaxError(
+                    "a line that no hunk counts",
+                    line=(self.at if odd is None else odd) + 1,
+                    hint="a context line that lost its leading blank? Nothing may be dropped",
+                    detail=(f"  {_show(lines[self.at if odd is None else odd])}",),
+                )
             if line.strip():
+                odd = self.at if behind_hunk and not self._is_signature() else None
                 behind_hunk = False
+            elif not behind_hunk:
+                odd = None
             self.at += 1
         if not files:
             raise self._no_patch()
@@ -186,7 +200,7 @@ class _Reader:
         """A mail signature: ``-- `` alone (RFC 3676), its blank perhaps eaten.  Before
         more lines of a hunk it is one of them."""
         mark = self._peek(0).rstrip(b"\r\n") in (b"-- ", b"--")
-        return mark and self._peek(1)[:1] not in (b"+", b"-", b" ")
+        return mark and self._peek(1)[:1] not in (b"", *_HUNK_SIGNS)
 
     # -- one file -------------------------------------------------------------------
 

@@ -32,13 +32,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What one file patch did, and where its hunks went."""
+    """What one file patch did, and where its hunks went; of a rename also whence it came."""
 
     bundle: str
     patch: str
     key: Key
     change: str
     placements: tuple[Placement, ...]
+    source: Key | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +254,12 @@ class _Series:
             written.add(mapped.new)
         self.applied.append(
             Applied(
-                step.bundle, step.patch, (root, mapped.path), _CHANGES[patch.change], placements
+                step.bundle,
+                step.patch,
+                (root, mapped.path),
+                _CHANGES[patch.change],
+                placements,
+                (root, mapped.old) if patch.change == "rename" and mapped.old else None,
             )
         )
 

@@ -117,7 +117,9 @@ class _Computation:
                 self._add_nearest(error)
             raise
         for applied in wanted.applied:
-            self.changers.setdefault(applied.key, set()).add(applied.bundle)
+            for key in (applied.key, applied.source):
+                if key is not None:
+                    self.changers.setdefault(key, set()).add(applied.bundle)
         contents: Contents = dict(wanted.contents)
         old = {} if self.state is None else self._old_entries(self.state)
         for key in old:
@@ -138,6 +140,7 @@ class _Computation:
         self._caches(environ, bundles)
         state = State(
             schema=SCHEMA,
+            base=self.home.relative,
             serial=1 if self.state is None else self.state["serial"] + 1,
             fingerprint=fingerprint(bundles, wanted.contents) or "",
             distributions=distribution_entries(
@@ -216,6 +219,7 @@ class _Computation:
             record = (key[0], f"{os.path.basename(dist.dist_info)}/RECORD")
             self.owners[record] = dist
             rows.setdefault(record, []).append((key[1], content.sha256, len(content.data)))
+            self.changers.setdefault(record, set()).update(self.changers.get(key, ()))
         out: Contents = {key: _AS_BEFORE for key, entry in old.items() if entry["role"] == "record"}
         for key, added in rows.items():
             pristine = self.snapshot.pristine(key)
@@ -317,8 +321,6 @@ class _Computation:
             self.work.caches += folders_to_set_aside(
                 kind, tuple(sorted(wanted[kind])), environ, label
             )
-
-    # -- assertions -----------------------------------------------------------------
 
     # -- the report -----------------------------------------------------------------
 

@@ -12,9 +12,12 @@ from . import bundles as source
 from .distributions import Distribution, find_distribution
 from .environment import Environment
 from .errors import PatchkitError
-from .fsio import Root, digest
+from .fsio import Root
 from .record import Record
 from .verify import Problem
+
+# RECORD and its signatures have no digest of themselves (PEP 376, PEP 427).
+_OF_RECORD = ("/RECORD", "/RECORD.jws", "/RECORD.p7s")
 
 Progress = Callable[[str, int, int], None]
 
@@ -47,7 +50,7 @@ def not_pristine(dist: Distribution, progress: Progress) -> Iterator[Problem]:
             if number % 64 == 0:
                 progress(f"{dist.name} {dist.version}", number, len(paths))
             row = rows.get(path)
-            if row is None or row.digest_hex is None:
+            if row is None or path.endswith((".pyc", *_OF_RECORD)):
                 continue
             try:
                 data = root.read(path, follow=True)
@@ -56,7 +59,10 @@ def not_pristine(dist: Distribution, progress: Progress) -> Iterator[Problem]:
             except (OSError, PatchkitError) as error:
                 yield _problem(dist, path, f"{path} cannot be read: {error}")
             else:
-                if row.algorithm == "sha256" and digest(data) != row.digest_hex:
+                holds = row.holds(data)
+                if holds is None:
+                    yield _problem(dist, path, f"{path} has no digest in RECORD to compare with")
+                elif not holds:
                     yield _problem(dist, path, f"{path} does not match RECORD")
         progress(f"{dist.name} {dist.version}", len(paths), len(paths))
     finally:

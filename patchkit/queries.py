@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .errors import PatchkitError, Refused
+from .fsio import digest
 from .session import Options, Report, Session
 from .state import BLOBS, PRISTINE, BundleEntry, FileEntry, Home, State
 from .verify import Problem, verify_recorded
@@ -26,7 +27,36 @@ def verify(options: Options, names: Sequence[str]) -> Report:
     for problem in problems:
         if problem["kind"] == "missing-bundle":
             _say_if_unknown(session, problem)
+    problems += _other_patches(options, names, state)
     return _verdict(session, "verify", state, problems)
+
+
+def _other_patches(options: Options, names: Sequence[str], state: State | None) -> list[Problem]:
+    """Loose patches of which one with the same file name but other bytes is applied."""
+    applied = {} if state is None else {e["name"]: e for e in state["bundles"] if e["loose"]}
+    problems = []
+    for name in names:
+        entry = applied.get(_plain(name))
+        path = os.path.join(options.cwd, name)
+        if entry is None or not (os.path.exists(path) or os.sep in name):
+            continue  # a bare name says no more than what the patch is called
+        data = _bytes(path)
+        if data is None:
+            message = f"{name} is not there; a patch of this name is applied"
+        elif digest(data) != entry["variants"][0]["patches"][0][1]:
+            message = f"{name} has other bytes than the patch of this name that is applied"
+        else:
+            continue
+        problems.append(
+            Problem(
+                kind="missing-bundle",
+                bundle=entry["name"],
+                file=None,
+                message=message,
+                hint=f"patchkit apply {name}, or name it without a folder",
+            )
+        )
+    return problems
 
 
 def _say_if_unknown(session: Session, problem: Problem) -> None:
@@ -90,7 +120,7 @@ def verify_pristine(options: Options, progress: Progress) -> Report:
         problems += [p for p in not_pristine(dist, progress) if p["file"] not in recorded]
     report = _verdict(session, "verify", state, problems)
     report.data["distributions"] = checked
-    if not checked:
+    if not checked and report.exit_code:
         report.notes.append("no distribution that a bundle on offer targets is installed")
     return report
 

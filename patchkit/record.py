@@ -25,6 +25,17 @@ class RecordRow(NamedTuple):
     digest_hex: str | None
     size: int | None
 
+    def holds(self, data: bytes) -> bool | None:
+        """Whether these are the bytes of the row; None where it has no digest (pip gives
+        none for byte-code, and RECORD has none of itself)."""
+        if self.algorithm is None or self.digest_hex is None:
+            return None
+        import hashlib
+
+        return hashlib.new(self.algorithm, data, usedforsecurity=False).hexdigest() == (
+            self.digest_hex
+        )
+
 
 class Record:
     """The bytes of a RECORD file, read by searching them.
@@ -51,7 +62,9 @@ class Record:
         """The RECORD of a ``.dist-info``; None where it has none."""
         path = os.path.join(dist_info, "RECORD")
         try:
-            with open(path, "rb") as file:
+            # O_NONBLOCK: the open of a named pipe would wait for a writer.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:
                 return cls(file.read())
         except (FileNotFoundError, NotADirectoryError):
             return None

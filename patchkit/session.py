@@ -76,8 +76,8 @@ class Session:
 
 
 def locate(env: Environment) -> Home:
-    """Where ``.patchkit`` is, or would be: in the git directory of a checkout, in the site
-    directory that already has one, else in the environment's first."""
+    """Where ``.patchkit`` is, or would be: in the site directory that already has one, in the
+    git directory of a checkout, else in the environment's first."""
     if env.is_root:
         tree = tree_distribution(env)
         if tree.git_dir is not None:

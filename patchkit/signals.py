@@ -1,7 +1,9 @@
 """Signals are held while the environment changes, and noticed between two steps.
 
-A first SIGINT, SIGTERM or SIGHUP makes the next :meth:`Held.check` raise, so that the
-transaction rolls back in one piece; later ones cannot break the rollback.
+While nothing but reading and computing goes on, they end that at once (:meth:`Held.at_once`),
+also out of a call that blocks.  Else a first SIGINT, SIGTERM or SIGHUP makes the next
+:meth:`Held.check` raise, so that the transaction rolls back in one piece; later ones cannot
+break the rollback.
 """
 
 from __future__ import annotations
@@ -21,11 +23,24 @@ class Held:
 
     def __init__(self) -> None:
         self.signum: int | None = None
+        self._at_once = False
 
     def note(self, signum: int, frame: FrameType | None) -> None:
         """The handler; what comes after the first signal is dropped."""
         if self.signum is None:
             self.signum = signum
+            if self._at_once:
+                raise Interrupted(signum)
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """In here a signal raises where it comes: nothing may be changed in here."""
+        self._at_once = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._at_once = False
 
     def check(self) -> None:
         """Raise :class:`Interrupted` if a signal came."""

@@ -18,7 +18,7 @@ from .fsio import Root, digest
 from .model import FileState
 from .paths import folders_above
 from .plan import Key
-from .record import Record
+from .record import Record, RecordRow
 from .roots import Roots
 from .state import BLOBS, PRISTINE, FileEntry, Home, Ident, State, same
 
@@ -71,7 +71,7 @@ class Snapshot:
                 self._entries[(state["roots"][entry["root"]], entry["path"])] = entry
         self._seen: dict[Key, Seen] = {}
         self._records: dict[str, Record | None] = {}
-        self._rows: dict[str, dict[str, str | None]] = {}
+        self._rows: dict[str, dict[str, RecordRow | None]] = {}
         self._git: dict[Key, bool | None] = {}
         self._own: Root | None = None
         self._attributes = True
@@ -130,9 +130,7 @@ class Snapshot:
             if record is not None:
                 rows = record.rows(paths)
                 known = self._rows.setdefault(dist.dist_info or "", {})
-                for path in paths:
-                    row = rows.get(path)
-                    known[path] = None if row is None else (row.digest_hex or "")
+                known.update({path: rows.get(path) for path in paths})
         for (work_tree, git_dir), group in by_git.items():
             from .gitsource import clean_paths
 
@@ -166,7 +164,7 @@ class Snapshot:
         if gone or same(now, entry["before"]) or self._is_pristine(key, now, data):
             # A package manager put the file back: nothing of ours is in it.  Only who
             # applies those very bundles again means to have them on it.
-            again = bool(self._asked) and self._asked >= set(entry["bundles"])
+            again = bool(entry["bundles"]) and self._asked >= set(entry["bundles"])
             if not again and not self._forget:
                 raise self._reinstalled(key, now, entry)
             self.reinstalled.append(key)
@@ -236,20 +234,31 @@ class Snapshot:
             return self._git.get(key) is True
         if dist.kind == "wheel":
             if dist.dist_info and key[1].endswith("/RECORD"):
-                return True
+                return not self._has_our_rows(dist, key[0])
             known = self._rows.setdefault(dist.dist_info or "", {})
             if key[1] not in known:
                 record = self.record(dist)
-                row = record.rows((key[1],)).get(key[1]) if record is not None else None
-                known[key[1]] = None if row is None else (row.digest_hex or "")
-            wanted = known[key[1]]
-            if not wanted or data is None:
+                known[key[1]] = record.rows((key[1],)).get(key[1]) if record is not None else None
+            row = known[key[1]]
+            if row is None or data is None:
                 return False
-            return wanted == (now["sha256"] if now["kind"] == "file" else digest(data))
+            if row.algorithm == "sha256" and now["kind"] == "file":
+                return row.digest_hex == now["sha256"]  # hashed already
+            return row.holds(data) is True
         if key not in self._entries:
             self.taken_as_pristine.append(key)
             return True
         return False
+
+    def _has_our_rows(self, dist: Distribution, root: str) -> bool:
+        """Whether a RECORD lists a file that a patch added: then it is not as installed."""
+        added = [
+            path
+            for (at, path), entry in self._entries.items()
+            if at == root and entry["before"] is None and entry["owner"] == dist.name
+        ]
+        record = self.record(dist) if added else None
+        return record is not None and bool(record.rows(added))
 
     def _is_uninstalled(self, key: Key) -> bool:
         """Whether the distribution is gone, or another release that has no such file."""
@@ -269,6 +278,8 @@ class Snapshot:
             if self._git.get(key) is None:
                 return "git does not track it"
             return "it differs from git HEAD"
+        if dist is not None and dist.kind == "wheel" and self.record(dist) is None:
+            return f"{dist.name} {dist.version} has no RECORD, so nothing says what is pristine"
         if dist is not None and dist.kind == "wheel":
             known = self._rows.get(dist.dist_info or "", {}).get(key[1])
             if known is None:
@@ -285,7 +296,7 @@ class Snapshot:
             hint = f"commit or stash it first: git -C {dist.work_tree} status"
         code = "drift"
         message = f"{full} was changed by someone else: {why}"
-        if shared and "RECORD" in why:
+        if shared and "match" in why:
             code = "poisoned-cache"
             message += (
                 "; its inode is shared with other names (a package cache or another"

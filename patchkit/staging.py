@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import DriftError, PatchkitError
-from .fsio import Root, Unsynced, digest
+from .fsio import Root, Unsynced, check_movable, digest
 from .roots import Roots
 from .state import BLOBS, FOLDERS, NAME, PRISTINE, STAGED, UNDO, Ident, ident_on_disk, same
 
@@ -36,8 +36,8 @@ class Change:
     Exactly one of ``data`` (new contents) and ``restore`` (a name under ``pristine/``)
     is set unless the file goes (``new`` is None).  ``keep`` is the name under
     ``pristine/`` that the present contents get, where they are pristine; ``attributes`` says
-    that the present file has extended attributes, which a new one takes over.  ``like`` says
-    whose mode's owner a new file takes, ``blob`` the copy behind a damaged stash.
+    that the present file has extended attributes, which a new one takes over; ``blob`` is
+    the copy behind a damaged stash.
     """
 
     root: str
@@ -96,6 +96,8 @@ def preflight(roots: Roots, work: Work) -> None:
             error = roots[root].can_write(folder)
             if error is not None:
                 raise error
+    for source, target in work.caches:
+        check_movable(source, target)
 
 
 def stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> list[dict[str, Any]]:
@@ -103,6 +105,7 @@ def stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> lis
     No file of the environment is changed yet."""
     for folder in FOLDERS:
         own.mkdir(folder)
+        own.own_folder(folder, os.geteuid(), os.getegid(), 0o755)
     own.sync_folder(NAME)
     own.sync_folder("")
     unsynced = Unsynced()
@@ -268,12 +271,15 @@ def _put_new(
                 file=change.path,
                 hint="reinstall the distribution; patchkit status then says how to go on",
             )
+    # The owner of the stash, which is the pristine file's, and not of what is there now.
+    like = own.lstat(stash) if kept is not None else status
     where.create(
         staged,
         data,
         change.new["mode"],
-        like=status,
+        like=like,
         like_path=(own, stash) if kept is not None else None,
+        same_owner=kept is not None,
         not_seconds=not_seconds,
     )
 
@@ -301,6 +307,7 @@ def copy(
         stat.S_IMODE(status.st_mode),
         like=status,
         like_path=(source, path),
+        same_owner=True,
         times=(status.st_atime_ns, status.st_mtime_ns),
         unsynced=unsynced,
     )

@@ -116,6 +116,9 @@ class State(TypedDict):
     """``state.json``.  ``roots[0]`` is ``"."``, the directory that holds ``.patchkit``
     or, for a git checkout, the tree that is patched; others are absolute.
 
+    ``base`` is that tree as seen from the directory that holds ``.patchkit``: several
+    folders of one checkout share its git directory, and a record is of one of them.
+
     ``serial`` counts the changes, so that no two states are the same bytes: that a state
     is on disk is what tells a transaction that was committed.
 
@@ -123,6 +126,7 @@ class State(TypedDict):
     made, or may have emptied and removed.  ``pycs``: [root, path, name under ``pycs/``]."""
 
     schema: int
+    base: str
     serial: int
     fingerprint: str
     roots: list[str]
@@ -143,6 +147,11 @@ class Home:
         self.base = base
 
     @property
+    def relative(self) -> str:
+        """``base`` as seen from ``holder``, so that both may be moved together."""
+        return os.path.relpath(os.path.realpath(self.base), os.path.realpath(self.holder))
+
+    @property
     def path(self) -> str:
         """The ``.patchkit`` folder."""
         return f"{self.holder}/{NAME}"
@@ -157,16 +166,28 @@ class Home:
 
     def read_state(self) -> State | None:
         """The recorded state, or None where nothing is applied."""
-        data = _read(f"{self.holder}/{STATE}")
-        if data is None:
-            return None
-        state: State = _parse(data, f"{self.holder}/{STATE}")
+        state: State | None = self._read(STATE)
         return state
 
     def read_journal(self) -> dict[str, Any] | None:
         """The transaction under way or interrupted, or None."""
-        data = _read(f"{self.holder}/{JOURNAL}")
-        return None if data is None else _parse(data, f"{self.holder}/{JOURNAL}")
+        journal: dict[str, Any] | None = self._read(JOURNAL)
+        return journal
+
+    def _read(self, name: str) -> Any:
+        path = f"{self.holder}/{name}"
+        data = _read(path)
+        if data is None:
+            return None
+        value = _parse(data, path)
+        if value["base"] != self.relative:
+            other = os.path.normpath(os.path.join(os.path.realpath(self.holder), value["base"]))
+            raise Refused(
+                f"{self.holder} has the record of {other}, not of {self.base}",
+                code="other-root",
+                hint=f"name that folder: --root {other}",
+            )
+        return value
 
     def state_mark(self) -> tuple[int, ...]:
         """Changes whenever another state was published or a change began or ended."""
@@ -192,6 +213,8 @@ class Home:
 
         try:
             descriptor = os.open(f"{self.holder}/{LOCK}", os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:
+            return True  # it cannot be seen, so it may be
         except OSError:
             return False
         try:
@@ -204,11 +227,10 @@ class Home:
 
     def lock_note(self) -> str:
         """Who holds the lock, as it wrote there: command, process and host."""
-        data = _read(f"{self.holder}/{LOCK}") or b""
         try:
-            note = json.loads(data)
+            note = json.loads(_read(f"{self.holder}/{LOCK}") or b"")
             return f"process {note['pid']} on {note['host']} ({note['command']})"
-        except (ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError):
             return "another process"
 
 

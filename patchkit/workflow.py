@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from . import bundles as source
+from .distributions import tree_distribution
 from .errors import Refused, UsageError
+from .fsio import Root
 from .journal import commit
 from .journal import recover as recover_journal
 from .lock import hold
@@ -19,8 +22,9 @@ from .model import Bundle
 from .planning import Planned, compute
 from .roots import Roots
 from .series import Chosen, choose, choose_loose, from_record
-from .session import Options, Report, Session
+from .session import Options, Report, Session, locate
 from .signals import held
+from .staging import preflight
 from .state import BundleEntry, Home, State
 
 Wanted = Callable[["State | None"], "list[Chosen]"]
@@ -55,6 +59,7 @@ def plan_apply(options: Options, names: Sequence[str]) -> tuple[Session, Planned
 def _wanted_with(
     session: Session, names: Sequence[str], *, strip: int | None, reverse: bool
 ) -> Wanted:
+    _settle_tree(session)
     asked = [_load_named(session, name, strip=strip, reverse=reverse) for name in names]
     _settle(session, asked)
 
@@ -74,6 +79,21 @@ def _load_named(session: Session, name: str, *, strip: int | None, reverse: bool
             hint=f"for a bundle, write strip in manifests/{name}.toml",
         )
     return choose(session.env, session.folder, name)
+
+
+def _settle_tree(session: Session) -> None:
+    """A root of which git tracks nothing is a plain tree, though it lies in a checkout."""
+    if not session.env.is_root:
+        return
+    tree = tree_distribution(session.env)
+    if tree.work_tree is None:
+        return
+    from .gitsource import tracked_paths
+
+    inside = os.path.relpath(tree.root, os.path.realpath(tree.work_tree))
+    if not tracked_paths(tree.work_tree, "" if inside == "." else inside):
+        session.env = replace(session.env, is_plain=True)
+        session.home = Home(tree.root, tree.root)
 
 
 def _settle(session: Session, chosen: Iterable[Chosen]) -> None:
@@ -205,6 +225,7 @@ def _change(
         _refuse_unfinished(session)
         before = home.read_state()
         planned = compute_set(session, before, wanted, asked, forget=forget)
+        _preflight(home, planned)
         return _report(session, command, planned, before)
     if command == "revert" and not home.exists():
         wanted(None)
@@ -213,11 +234,13 @@ def _change(
         roots = Roots(home)
         try:
             recovered = recover_journal(own, home, roots)
-            before = home.read_state()
-            planned = compute_set(session, before, wanted, asked, forget=forget)
-            warning = None
+            with signals.at_once():
+                _must_be_the_only_record(session, home)
+                before = home.read_state()
+                planned = compute_set(session, before, wanted, asked, forget=forget)
+            warnings: list[str] = []
             if not planned.nothing_to_do:
-                warning = commit(
+                warnings = commit(
                     own, home, roots, planned.work, planned.state, signals.check, command
                 )
         finally:
@@ -225,13 +248,39 @@ def _change(
     report = _report(session, command, planned, before)
     report.changed = True
     report.notes += planned.work.notes
-    if warning is not None:
-        report.notes.append(warning)
+    report.notes += warnings
     if recovered is not None:
         report.data["recovered"] = recovered
         way = {"forward": "finished", "back": "undone", "tidied": "tidied up"}[recovered]
         report.notes.insert(0, f"an interrupted command was {way} first")
     return report
+
+
+def _must_be_the_only_record(session: Session, home: Home) -> None:
+    """Another first command may have chosen another site directory for its record before
+    this one held a lock."""
+    if session.env.is_root:
+        return
+    now = locate(session.env)
+    if now.holder != home.holder and now.exists():
+        raise Refused(
+            f"another patchkit began to patch this environment: {now.path}",
+            code="two-records",
+            hint="run the same command again",
+        )
+
+
+def _preflight(home: Home, planned: Planned) -> None:
+    """What a dry run can tell of the permissions that the real one needs."""
+    roots = Roots(home)
+    try:
+        if not home.exists():
+            error = Root(home.holder).can_write("")
+            if error is not None:
+                raise error
+        preflight(roots, planned.work)
+    finally:
+        roots.close()
 
 
 def _refuse_unfinished(session: Session) -> None:
