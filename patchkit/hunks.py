@@ -25,6 +25,13 @@ from .model import Hunk
 _DEFAULT_HEADING = re.compile(rb"[A-Za-z_$]")
 _PYTHON_HEADING = re.compile(rb"[ \t]*((?:class|(?:async[ \t]+)?def)[ \t].*)")
 _DEFINITION = re.compile(rb"(?:async[ \t]+)?(?:def|class)[ \t]+([A-Za-z_0-9]+)")
+# C and its kin: what stands before the parameters, or the name of a type or namespace.
+_C_CALL = re.compile(rb"([A-Za-z_]\w*)[ \t]*\(")
+_C_TYPE = re.compile(rb"(?:struct|class|union|enum|namespace)[ \t]+([A-Za-z_]\w*)[^;(]*\Z")
+C_SOURCES = (
+    *(".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".inc", ".inl", ".ipp"),
+    *(".tpp", ".hip", ".m", ".mm"),
+)
 _SWAPPED = bytes.maketrans(b"+-", b"-+")
 # More places than this are not looked at one by one: the hunk is ambiguous then anyway.
 MAX_CANDIDATES = 1000
@@ -45,9 +52,11 @@ def split(data: bytes) -> list[bytes]:
 
 
 def apply_hunks(
-    lines: list[bytes], hunks: Sequence[Hunk], *, exact: bool = False
+    lines: list[bytes], hunks: Sequence[Hunk], *, exact: bool = False, c: bool = False
 ) -> tuple[Placement, ...]:
     """Change ``lines`` in place; all hunks or, on :class:`HunkError`, none.
+
+    ``c`` says that the file is C or its kin, so that headings name functions and types.
 
     ``exact`` says that these are the very contents that the patch was made from: then the
     line of the header counts, also for a hunk without any context.
@@ -55,7 +64,7 @@ def apply_hunks(
     if exact and all(_matches(lines, hunk, _stated(hunk)) for hunk in hunks):
         places = [Placement(_stated(hunk) + 1, 0) for hunk in hunks]
     else:
-        places = locate(lines, hunks)
+        places = locate(lines, hunks, c=c)
     for hunk, place in zip(reversed(hunks), reversed(places), strict=True):
         begin = place.line - 1
         lines[begin : begin + len(hunk.old)] = hunk.new
@@ -77,7 +86,7 @@ def reverse(hunk: Hunk) -> Hunk:
     )
 
 
-def locate(lines: list[bytes], hunks: Sequence[Hunk]) -> list[Placement]:
+def locate(lines: list[bytes], hunks: Sequence[Hunk], *, c: bool = False) -> list[Placement]:
     """The place of every hunk.  Raises :class:`HunkError` for the first that has none,
     or more than one."""
     places: list[int | None] = []
@@ -91,7 +100,7 @@ def locate(lines: list[bytes], hunks: Sequence[Hunk]) -> list[Placement]:
         return [Placement(place + 1, 0) for place in places if place is not None]
     # Some hunk moved, so the stated line of the others proves nothing by itself: a twin
     # of the block may stand there by chance.
-    search = _Search(lines)
+    search = _Search(lines, c=c)
     found: list[Placement] = []
     floor = 0
     for number, hunk in enumerate(hunks, 1):
@@ -152,8 +161,9 @@ def _anchor(hunk: Hunk, count: int) -> int | None:
 class _Search:
     """The file as one string, so that a block is found in C and in linear time."""
 
-    def __init__(self, lines: list[bytes]) -> None:
+    def __init__(self, lines: list[bytes], *, c: bool = False) -> None:
         self.lines = lines
+        self.c = c
         self.data = b"".join(lines)
 
     def places(self, block: tuple[bytes, ...]) -> tuple[list[int], bool]:
@@ -192,7 +202,7 @@ def _find(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> in
         places, too_many = [anchor] if fits else [], False
     if not places:
         raise _not_found(search, hunk, number, hunks)
-    fitting = [p for p in places if not too_many and heading_agrees(lines, hunk, p)]
+    fitting = [p for p in places if not too_many and heading_agrees(lines, hunk, p, c=search.c)]
     if len(places) == 1 and (fitting or places[0] == stated):
         return places[0]
     if len(places) > 1:
@@ -210,7 +220,7 @@ def _find(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> in
             data={"candidates": [p + 1 for p in places[:50]]},
         )
     place = places[0]
-    there = enclosing(lines, place)
+    there = _headings(lines, place)[0 if search.c else 1]
     raise HunkError(
         f"the hunk fits only line {place + 1} (offset {place - stated:+d}), inside"
         f" '{_text(there) or 'no def or class'}', but its heading names '{_text(hunk.heading)}'",
@@ -225,18 +235,44 @@ def _find(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> in
 # -- section headings ---------------------------------------------------------------------
 
 
-def heading_agrees(lines: Sequence[bytes], hunk: Hunk, place: int) -> bool:
-    """Whether the def or class that the hunk's heading names encloses ``place``, by one
-    of the rules that may have made the heading.  True where the heading names none."""
+def heading_agrees(lines: Sequence[bytes], hunk: Hunk, place: int, *, c: bool = False) -> bool:
+    """Whether the def or class (with ``c``: function or type) that the hunk's heading names
+    encloses ``place``, by one of the rules that may have made the heading.  True where the
+    heading names none."""
     wanted = _DEFINITION.match(hunk.heading)
     if not wanted:
-        return True
+        return not c or _c_names_agree(hunk.heading, _headings(lines, place)[0])
     # GNU diff cuts a heading at 40 bytes, git at 80; that may be inside the name.
     cut = wanted.end() == len(hunk.heading) >= 39
     return any(
         found is not None and (found[1].startswith(wanted[1]) if cut else found[1] == wanted[1])
         for found in (_DEFINITION.match(text) for text in _headings(lines, place))
     )
+
+
+def _c_names_agree(heading: bytes, there: bytes) -> bool:
+    """Whether two headings of C name the same; true where one of them names nothing (a
+    template's first line, a label, a heading that was cut)."""
+    # GNU diff cuts a heading at 40 bytes, git at 80: the name may be behind the cut.
+    wanted = _c_name(heading, cut=len(heading) in (39, 40) or len(heading) >= 79)
+    found = _c_name(there[:400], cut=len(there) > 400)
+    return wanted is None or found is None or wanted == found
+
+
+def _c_name(heading: bytes, *, cut: bool) -> bytes | None:
+    """The function or type that a line defines: the last name before a parenthesis that is
+    in no other (``__launch_bounds__(256) kernel(``), or what follows ``struct``."""
+    kind = _C_TYPE.search(heading)
+    if kind:
+        return kind[1]
+    name, end, depth = None, 0, 0
+    while found := _C_CALL.search(heading, end):
+        name, end = found[1], found.end()
+        depth = 1
+        while depth and end < len(heading):
+            depth += {40: 1, 41: -1}.get(heading[end], 0)
+            end += 1
+    return None if cut and not depth else name
 
 
 def _heading_equals(lines: Sequence[bytes], hunk: Hunk, place: int) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .errors import HunkError, PatchkitError, Refused
-from .hunks import Placement, apply_hunks, reverse, split
+from .hunks import C_SOURCES, Placement, apply_hunks, reverse, split
 from .mapping import Mapped
 from .model import BinaryHunk, FileKind, FilePatch, FileState
 from .paths import folders_above
@@ -232,7 +232,8 @@ class _Series:
         _check_kind(file, patch)
         if patch.hunks:
             exact = any(hunk.leading == 0 for hunk in patch.hunks) and _is_base(file, patch)
-            placements = apply_hunks(file.editable(), patch.hunks, exact=exact)
+            c = mapped.path.endswith(C_SOURCES)
+            placements = apply_hunks(file.editable(), patch.hunks, exact=exact, c=c)
         elif patch.binary is not None:
             file.data = _apply_binary(file.bytes(), patch)
             file.lines = None

@@ -340,6 +340,64 @@ def test_an_offset_with_a_def_in_another_form() -> None:
         assert locate(list(file), in_three(heading)) == [Placement(16, -84)]
 
 
+KERNELS = """\
+#include <cuda.h>
+template <typename T>
+__global__ void __launch_bounds__(256) kernel_a(T* x, int n) {
+  int i = 0;
+  x[i] = 1;
+  sync();
+}
+struct Params {
+  int a;
+  int b;
+};
+static inline void kernel_b(float* x, int n, float factor, float other) {
+  int i = 0;
+  x[i] = 2;
+  sync();
+}
+"""
+IN_KERNEL = "@@ -80,3 +80,3 @@ {}\n   int i = 0;\n-  x[i] = 2;\n+  x[i] = 3;\n   sync();\n"
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "void kernel_a(T* x, int n) {",
+        "__global__ void __launch_bounds__(256) kernel_a(T* x, int n) {",
+        "struct Params {",
+        "static inline void kernel_c(float* x, int n, float factor, float other, int more, int",
+    ],
+)
+def test_a_heading_of_c_names_a_function(heading: str) -> None:
+    """Kernels are what FlashInfer's patches are about: not into another one."""
+    patch = hunks(IN_KERNEL.format(heading))
+    with pytest.raises(HunkError) as caught:
+        locate(lines(KERNELS), patch, c=True)
+    assert caught.value.code == "hunk-wrong-place"
+    assert "inside 'static inline void kernel_b(" in caught.value.message
+    assert locate(lines(KERNELS), patch) == [Placement(13, -67)]
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "",
+        "static inline void kernel_b(float* x, int n, float factor, float other) {",
+        "float kernel_b(float* x) {",
+        "static inline void kernel_b(float* x, in",
+        "static __global__ void __launch_bounds__(256) some_name_that_stands_behind_the_c",
+        "template <typename T>",
+        "public:",
+        "namespace {",
+    ],
+)
+def test_a_heading_of_c_that_agrees_or_names_nothing(heading: str) -> None:
+    patch = hunks(IN_KERNEL.format(heading))
+    assert locate(lines(KERNELS), patch, c=True) == [Placement(13, -67)]
+
+
 def test_at_the_stated_line_the_heading_is_not_asked() -> None:
     patch = hunks(IN_THREE.replace("100,3", "16,3").format("class Gone:"))
     assert locate(lines(TWO), patch) == [Placement(16, 0)]
