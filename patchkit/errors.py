@@ -21,6 +21,8 @@ class PatchkitError(Exception):
 
     exit_code = 3
     code = "refused"
+    #: What to try next, where who raises it knows nothing better.
+    usual_hint: str | None = None
 
     def __init__(
         self,
@@ -40,7 +42,7 @@ class PatchkitError(Exception):
         self.message = message
         if code is not None:
             self.code = code
-        self.hint = hint
+        self.hint = hint or self.usual_hint
         self.bundle = bundle
         self.patch = patch
         self.file = file
@@ -81,6 +83,7 @@ class PatchSyntaxError(Refused):
     """Bytes that are no patch, or not wholly understood; ``line`` counts from 1."""
 
     code = "patch-syntax"
+    usual_hint = "fetch the patch again, or make it anew with git diff"
 
 
 class ManifestError(Refused):
@@ -93,18 +96,21 @@ class HunkError(Refused):
     """A hunk does not fit: not found, ambiguous, already applied, in another def."""
 
     code = "hunk-not-found"
+    usual_hint = "compare the release with the one that the patch was made for"
 
 
 class SymlinkedFolder(Refused):
     """A folder on the way is a symlink; nothing is read or written through it."""
 
     code = "symlinked-folder"
+    usual_hint = "name the folder that it leads to as --root, or install a copy"
 
 
 class DriftError(Refused):
     """A file is neither pristine nor what patchkit recorded."""
 
     code = "drift"
+    usual_hint = "patchkit status shows what differs"
 
 
 class Fault(PatchkitError):
@@ -112,6 +118,7 @@ class Fault(PatchkitError):
 
     exit_code = 4
     code = "fault"
+    usual_hint = "remove the cause and run the same command again"
 
 
 class Locked(PatchkitError):

@@ -61,7 +61,6 @@ class Root:
                 raise SymlinkedFolder(
                     f"the folder {self.full(folder)} is a symlink; nothing is read or written"
                     " through it",
-                    hint="name the folder that it leads to as --root, or install a copy",
                 ) from None
             raise
         self._folders[folder] = descriptor
@@ -127,14 +126,28 @@ class Root:
     def _read_open(self, descriptor: int, path: str) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise Refused(f"{self.full(path)} is no regular file", code="not-a-file", file=path)
+            raise Refused(
+                f"{self.full(path)} is no regular file",
+                code="not-a-file",
+                file=path,
+                hint="see what put it there; reinstalling the distribution makes it one again",
+            )
         if status.st_size > MAX_FILE:
             raise Refused(
                 f"{self.full(path)} has {status.st_size} bytes; the limit is {MAX_FILE}",
                 code="file-too-large",
                 file=path,
+                hint="a file of this size is no source; leave it out of the patch",
             )
         return _read_all(descriptor, status.st_size)
+
+    def target_status(self, path: str) -> os.stat_result:
+        """The status of what a path leads to, where an installer linked it into its cache."""
+        folder, name = self._at(path)
+        try:
+            return os.stat(name, dir_fd=folder)
+        except OSError as error:
+            raise self._named(error, path) from None
 
     def readlink(self, path: str) -> bytes:
         """What a symlink leads to."""

@@ -157,7 +157,8 @@ class _Reader:
                     detail=(f"  {_show(lines[self.at if odd is None else odd])}",),
                 )
             if line.strip():
-                odd = self.at if behind_hunk and not self._is_signature() else None
+                directly = behind_hunk and bool(lines[self.at - 1].strip())
+                odd = self.at if directly and not self._is_signature() else None
                 behind_hunk = False
             elif not behind_hunk:
                 odd = None

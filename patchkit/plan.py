@@ -242,6 +242,7 @@ class _Series:
                 raise HunkError(
                     "the file is to be removed, but holds more lines than the patch removes",
                     code="not-empty",
+                    hint="make the patch from the installed release, so that it removes all",
                 )
             assert mapped.old is not None
             self._put((root, mapped.old), None)
@@ -274,12 +275,14 @@ class _Series:
                     f"{path} would lie behind {above}, which is {what}",
                     code="beyond-symlink",
                     file=path,
+                    hint="leave one of the two out of the patch",
                 )
         if self.below[(root, path)]:
             raise Refused(
                 f"{path} would be a file, and files would lie in it",
                 code="beyond-symlink",
                 file=path,
+                hint="leave one of the two out of the patch",
             )
 
     def _must_be_free(self, root: str, path: str, going: set[str], written: set[str]) -> None:
@@ -306,14 +309,21 @@ def _may_create(patch: FilePatch) -> bool:
     )
 
 
+_KIND = "make the patch from what is installed, with git diff, which removes one and adds the other"
+
+
 def _check_kind(file: _File, patch: FilePatch) -> None:
     mode = patch.old_mode if patch.change != "add" else None
     wants_link = mode == 0o120000
     if (patch.hunks or patch.binary or patch.change == "delete") and patch.change != "add":
         if file.kind == "symlink" and not wants_link:
-            raise Refused("it is a symlink, and the patch is for a regular file", code="kind")
+            raise Refused(
+                "it is a symlink, and the patch is for a regular file", code="kind", hint=_KIND
+            )
         if file.kind == "file" and wants_link:
-            raise Refused("it is a regular file, and the patch is for a symlink", code="kind")
+            raise Refused(
+                "it is a regular file, and the patch is for a symlink", code="kind", hint=_KIND
+            )
 
 
 def _is_base(file: _File, patch: FilePatch) -> bool:
@@ -328,7 +338,9 @@ def _set_mode(file: _File, patch: FilePatch) -> None:
     if mode is None or patch.change == "add" or file.kind == "symlink":
         return
     if mode & 0o170000 != 0o100000:
-        raise Refused("a change of kind must remove the file and add it anew", code="kind")
+        raise Refused(
+            "a change of kind must remove the file and add it anew", code="kind", hint=_KIND
+        )
     if mode & 0o111:
         file.mode |= (file.mode & 0o444) >> 2
     else:
@@ -344,12 +356,19 @@ def _apply_binary(data: bytes, patch: FilePatch) -> bytes:
             hint="make it with git diff --binary (which writes them)",
         )
     if patch.change != "add" and _blob_id(data) != patch.old_blob:
-        raise HunkError("the binary file is not the one that the patch was made for")
+        raise HunkError(
+            "the binary file is not the one that the patch was made for",
+            hint="make the patch from the installed release (git diff --binary)",
+        )
     hunk = patch.binary[0]
     result = hunk.data if hunk.method == "literal" else _delta(data, hunk)
     expected = b"" if patch.change == "delete" else None
     if expected is None and _blob_id(result) != patch.new_blob:
-        raise Refused("the binary patch does not give the file that it announces", code="binary")
+        raise Refused(
+            "the binary patch does not give the file that it announces",
+            code="binary",
+            hint="it is damaged; fetch it again",
+        )
     return result
 
 
@@ -365,7 +384,7 @@ def _blob_id(data: bytes) -> str:
 def _delta(base: bytes, hunk: BinaryHunk) -> bytes:
     """git's pack delta (patch-delta.c): copy and insert instructions."""
     data = hunk.data
-    broken = Refused("a damaged binary delta", code="binary")
+    broken = Refused("a damaged binary delta", code="binary", hint="it is damaged; fetch it again")
 
     def size(at: int) -> tuple[int, int]:
         value = shift = 0
@@ -422,9 +441,15 @@ def reverse_file(patch: FilePatch) -> FilePatch:
             "a copy cannot be taken back: its reverse would remove a file by its name alone",
             code="reverse-copy",
             file=patch.path,
+            hint="make the opposite patch: git diff NEW OLD",
         )
     if patch.binary is not None and patch.binary[1] is None:
-        raise Refused("a binary patch without its reverse half", code="binary", file=patch.path)
+        raise Refused(
+            "a binary patch without its reverse half",
+            code="binary",
+            file=patch.path,
+            hint="make it with git diff --binary (which writes both)",
+        )
     new_mode = patch.old_mode if patch.old_mode != patch.new_mode else None
     if change == "modify" and patch.new_mode is None:
         new_mode = None

@@ -12,7 +12,7 @@ from typing import Any
 from .errors import PatchkitError, Refused
 from .fsio import digest
 from .session import Options, Report, Session
-from .state import BLOBS, PRISTINE, BundleEntry, FileEntry, Home, State
+from .state import BLOBS, PRISTINE, BundleEntry, FileEntry, Home, Ident, State
 from .verify import Problem, verify_recorded
 
 Progress = Callable[[str, int, int], None]
@@ -40,10 +40,10 @@ def _other_patches(options: Options, names: Sequence[str], state: State | None) 
         path = os.path.join(options.cwd, name)
         if entry is None or not (os.path.exists(path) or os.sep in name):
             continue  # a bare name says no more than what the patch is called
-        data = _bytes(path)
-        if data is None:
+        found = _found(path, follow=True)
+        if found is None:
             message = f"{name} is not there; a patch of this name is applied"
-        elif digest(data) != entry["variants"][0]["patches"][0][1]:
+        elif digest(found[0]) != entry["variants"][0]["patches"][0][1]:
             message = f"{name} has other bytes than the patch of this name that is applied"
         else:
             continue
@@ -189,10 +189,9 @@ def diff(options: Options, names: Sequence[str]) -> Report:
             continue
         assert state is not None
         root = home.resolve(state["roots"][entry["root"]])
-        before = _kept_bytes(home, entry)
-        after = _bytes(f"{root}/{entry['path']}")
-        if before != after or entry["before"] is None or entry["after"] is None:
-            files.append(_file_diff(entry["path"], before, after, _modes(entry)))
+        before, after = _kept(home, entry), _found(f"{root}/{entry['path']}")
+        if before != after:
+            files.append(_file_diff(entry["path"], before, after))
     return Report("diff", {"environment": session.described(), "files": files})
 
 
@@ -205,84 +204,113 @@ def _diff_wanted(options: Options, names: Sequence[str]) -> Report:
         if change.path.endswith(".dist-info/RECORD"):
             continue
         path = f"{session.home.resolve(change.root)}/{change.path}"
-        before = None if change.old is None else _bytes(path)
-        after = None if change.new is None else change.data
-        if change.new is not None and change.data is None:
-            after = before
-        modes = (
-            None if change.old is None else change.old["mode"],
-            None if change.new is None else change.new["mode"],
-        )
-        files.append(_file_diff(change.path, before, after, modes))
+        before = _found(path, follow=change.blob is not None)
+        after: Side = None
+        if change.new is not None:
+            data = change.data
+            if data is None:  # the pristine bytes come back, or the mode alone changes
+                data = before[0] if before is not None else b""
+            after = (data, _git_mode(change.new))
+        files.append(_file_diff(change.path, before, after))
     report = Report("diff", {"environment": session.described(), "files": files})
     report.notes += planned.notes
     return report
 
 
-def _modes(entry: FileEntry) -> tuple[int | None, int | None]:
-    before, after = entry["before"], entry["after"]
-    return (
-        None if before is None else before["mode"],
-        None if after is None else after["mode"],
-    )
+#: What git says of a file: its bytes (of a symlink: its target) and mode; None: absent.
+Side = tuple[bytes, int] | None
 
 
-def _kept_bytes(home: Home, entry: FileEntry) -> bytes | None:
-    if entry["before"] is None:
+def _git_mode(ident: Ident) -> int:
+    if ident["kind"] == "symlink":
+        return 0o120000
+    return 0o100755 if ident["mode"] & 0o100 else 0o100644
+
+
+def _kept(home: Home, entry: FileEntry) -> Side:
+    """The pristine file; of one that an installer linked, the bytes behind the link."""
+    before = entry["before"]
+    if before is None:
         return None
     if entry["blob"]:
-        data = _bytes(f"{home.holder}/{BLOBS}/{entry['blob']}")
-        if data is not None:
-            return data
-    return _bytes(f"{home.holder}/{PRISTINE}/{entry['stash']}")
+        kept = _found(f"{home.holder}/{BLOBS}/{entry['blob']}")
+        if kept is not None:
+            mode = kept[1] if before["kind"] == "symlink" else _git_mode(before)
+            return kept[0], mode
+    if before["kind"] == "symlink":
+        return os.fsencode(before["link"] or ""), 0o120000
+    kept = _found(f"{home.holder}/{PRISTINE}/{entry['stash']}")
+    if kept is None:
+        raise PatchkitError(
+            f"the kept pristine bytes of {entry['path']} are gone",
+            code="pristine-damaged",
+            file=entry["path"],
+            hint="reinstall the distribution, then: patchkit revert --all --forget",
+        )
+    return kept[0], _git_mode(before)
 
 
-def _bytes(path: str) -> bytes | None:
-    if os.path.islink(path) and not os.path.exists(path):
-        return os.fsencode(os.readlink(path))
+def _found(path: str, *, follow: bool = False) -> Side:
+    """What is at a path now; with ``follow`` a symlink stands for what it leads to."""
     try:
+        if os.path.islink(path) and not follow:
+            return os.fsencode(os.readlink(path)), 0o120000
         with open(path, "rb") as file:
-            return file.read()
+            executable = os.fstat(file.fileno()).st_mode & 0o100
+            return file.read(), 0o100755 if executable else 0o100644
     except OSError:
         return None
 
 
-def _file_diff(
-    path: str,
-    before: bytes | None,
-    after: bytes | None,
-    modes: tuple[int | None, int | None],
-) -> dict[str, Any]:
+def _file_diff(path: str, before: Side, after: Side) -> dict[str, Any]:
     """One file of a diff in git's form; bytes that are no UTF-8 as surrogate escapes."""
-    from .hunks import split
-
-    lines = [f"diff --git a/{path} b/{path}\n"]
-    if before is None and modes[1] is not None:
-        lines.append(f"new file mode {0o100755 if modes[1] & 0o100 else 0o100644:o}\n")
-    elif after is None and modes[0] is not None:
-        lines.append(f"deleted file mode {0o100755 if modes[0] & 0o100 else 0o100644:o}\n")
-    elif modes[0] and modes[1] and (modes[0] ^ modes[1]) & 0o100:
-        old, new = (0o100755 if mode & 0o100 else 0o100644 for mode in (modes[0], modes[1]))
-        lines += [f"old mode {old:o}\n", f"new mode {new:o}\n"]
+    old_name, new_name = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    lines = [f"diff --git {old_name} {new_name}\n"]
+    if before is not None and after is not None and (before[1] ^ after[1]) & 0o170000:
+        # As git does it: a file of another kind is removed, and the new one added.
+        parts = [_file_diff(path, before, None), _file_diff(path, None, after)]
+        return {
+            "path": path,
+            "added": parts[1]["added"],
+            "removed": parts[0]["removed"],
+            "diff": parts[0]["diff"] + parts[1]["diff"],
+        }
+    if before is None and after is not None:
+        lines.append(f"new file mode {after[1]:o}\n")
+    elif after is None and before is not None:
+        lines.append(f"deleted file mode {before[1]:o}\n")
+    elif before is not None and after is not None and before[1] != after[1]:
+        lines += [f"old mode {before[1]:o}\n", f"new mode {after[1]:o}\n"]
+    old = b"" if before is None else before[0]
+    new = b"" if after is None else after[0]
     added = removed = 0
-    if before is not None and after is not None and b"\0" in before[:8000] + after[:8000]:
-        lines.append(f"Binary files a/{path} and b/{path} differ\n")
-    elif before != after:
+    if b"\0" in old[:8000] + new[:8000]:
+        lines.append(f"Binary files {old_name} and {new_name} differ\n")
+    elif old != new:
         import difflib
 
+        from .hunks import split
+
         body = difflib.unified_diff(
-            [_decoded(line) for line in split(before or b"")],
-            [_decoded(line) for line in split(after or b"")],
-            f"a/{path}" if before is not None else "/dev/null",
-            f"b/{path}" if after is not None else "/dev/null",
+            [_decoded(line) for line in split(old)],
+            [_decoded(line) for line in split(new)],
+            "/dev/null" if before is None else old_name,
+            "/dev/null" if after is None else new_name,
         )
-        for line in body:
-            if line.startswith("+") and not line.startswith("+++ "):
-                added += 1
-            elif line.startswith("-") and not line.startswith("--- "):
-                removed += 1
+        for number, line in enumerate(body):
+            added += number > 1 and line.startswith("+")
+            removed += number > 1 and line.startswith("-")
             lines.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
     return {"path": path, "added": added, "removed": removed, "diff": "".join(lines)}
+
+
+def _quoted(name: str) -> str:
+    """git's C-style quoting of names that hold a control character, a quote or a backslash."""
+    if not any(c < " " or c in '"\\\x7f' for c in name):
+        return name
+    special = {"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+    shown = (special.get(c) or (f"\\{ord(c):03o}" if c < " " or c == "\x7f" else c) for c in name)
+    return f'"{"".join(shown)}"'
 
 
 def _decoded(line: bytes) -> str:

@@ -77,7 +77,7 @@ def error_text(error: PatchkitError) -> str:
 def text(report: Report, style: Style = plain, *, verbose: bool = False) -> str:
     """What goes to standard output; empty where there is nothing to say."""
     render = _RENDERERS.get(report.command)
-    lines = [] if render is None else render(report.data, style, verbose)
+    lines = [] if render is None else render(_shown(report.data), style, verbose)
     return "\n".join(lines)
 
 
@@ -112,17 +112,14 @@ def _change(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
             note = "  offset " + ", ".join(f"{h['offset']:+d}" for h in moved)
         colour = {"added": "green", "deleted": "red"}.get(file["change"], "yellow")
         word = style(f"{file['change']:9}", colour)
-        lines.append(_printable(f"{word} {file['path']}{note}"))
+        lines.append(f"{word} {file['path']}{note}")
     if verbose:
         lines += [
             f"{'mapped':9} {_form(m['form'])} of {m['patch']}: strip {m['strip']}"
             + (f", prefix {m['prefix']}" if m["prefix"] else "")
             for m in data.get("mapping", [])
         ]
-    lines += [
-        _printable(f"{'left out':9} {item['file']} (in no wheel)")
-        for item in data.get("left_out", [])
-    ]
+    lines += [f"{'left out':9} {item['file']} (in no wheel)" for item in data.get("left_out", [])]
     lines += [f"{'set aside':9} {path}" for path in data.get("caches", [])]
     return lines
 
@@ -202,7 +199,7 @@ def _status(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
                 lines.append(f"      arguments: {' '.join(item['args'])}")
         if data["files"]:
             lines.append("files:")
-            lines += [_printable(f"  {f['change']:9} {f['path']}") for f in data["files"]]
+            lines += [f"  {f['change']:9} {f['path']}" for f in data["files"]]
     if data["problems"]:
         lines.append(style("problems:", "red"))
         lines += [f"  {line}" for line in problem_lines(data["problems"])]
@@ -242,7 +239,7 @@ def _list(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
             fits = ", ".join(f"{d} {v}" for d, v in sorted(row["variants"].items()))
             lines.append(f"{indent}fits: {fits}")
         if row.get("reason"):
-            lines.append(_printable(f"{indent}{row['state']}: {row['reason']}"))
+            lines.append(f"{indent}{row['state']}: {row['reason']}")
         lines += [f"{indent}opens: {line}" for line in row.get("opens", [])]
         lines += [f"{indent}does not: {line}" for line in row.get("limits", [])]
     lines += ["", *(f"{word}: {text}" for word, text in _LEGEND.items() if word in states)]
@@ -298,7 +295,7 @@ def _patch_lines(patches: list[dict[str, Any]]) -> list[str]:
         for key in ("Description", "Origin", "Author", "Bug", "Forwarded", "Applied-Upstream"):
             value = patch["header"].get(key)
             if value:
-                lines.append(_printable(f"               {key}: {value.splitlines()[0]}"))
+                lines.append(f"               {key}: {value.splitlines()[0]}")
         lines += [
             f"               {file['path']} +{file['added']} -{file['removed']}"
             for file in patch["files"]
@@ -323,9 +320,9 @@ def _lint(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
         place = problem["file"] + (f":{problem['line']}" if problem["line"] else "")
         colour = "red" if problem["severity"] == "error" else "yellow"
         word = style(problem["severity"], colour)
-        lines.append(_printable(f"{place}: {word}: {problem['message']}"))
+        lines.append(f"{place}: {word}: {problem['message']}")
         if problem["hint"]:
-            lines.append(_printable(f"  hint: {problem['hint']}"))
+            lines.append(f"  hint: {problem['hint']}")
     lines += [f"wrote {path}" for path in data["written"]]
     errors = sum(1 for p in data["problems"] if p["severity"] == "error")
     warnings = len(data["problems"]) - errors
@@ -341,12 +338,26 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _printable(line: str) -> str:
-    """Terminal escapes and line ends in names are shown, not obeyed.  Colours that this
-    module put in stay."""
-    return "".join(c if c.isprintable() or c in "\t\x1b" else repr(c)[1:-1] for c in line).replace(
-        "\x1b", "\x1b" if "\x1b[" in line else "\\x1b"
-    )
+def _shown(value: Any, key: str = "") -> Any:
+    """A report with every string safe for a terminal.  A diff stays as it is, since it may
+    be piped into another program; a description has lines of its own."""
+    if isinstance(value, str):
+        return value if key == "diff" else _printable(value, keep="\t\n" * (key == "description"))
+    if isinstance(value, dict):
+        # The fields of a DEP-3 header may have several lines, too.
+        return {
+            _shown(name): _shown(item, "description" if key == "header" else name)
+            for name, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_shown(item, key) for item in value]
+    return value
+
+
+def _printable(line: str, keep: str = "\t") -> str:
+    """Terminal escapes, line ends and what turns the direction of text are shown as
+    escapes, not obeyed."""
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in line)
 
 
 _RENDERERS: dict[str, Callable[[dict[str, Any], Style, bool], list[str]]] = {

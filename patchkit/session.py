@@ -49,6 +49,7 @@ class Session:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.notes: list[str] = []
         self.env: Environment = open_environment(options.python, options.root, options.environ)
         options.noted["environment"] = {
             "site_packages": self.env.site_packages,

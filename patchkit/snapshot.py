@@ -341,7 +341,8 @@ class Snapshot:
             return FileState("symlink", 0, os.fsencode(before["link"] or ""))
         if before["kind"] == "symlink":
             wanted = entry["blob"] or ""
-            mode = entry["after"]["mode"] if entry["after"] else 0o644
+            blob = own.lstat(f"{BLOBS}/{wanted}")
+            mode = 0o644 if blob is None else stat.S_IMODE(blob.st_mode)
         elif status is not None:
             data = own.read(stash)
         if (data is None or digest(data) != wanted) and entry["blob"]:

@@ -144,7 +144,7 @@ def _stage_one(
         staged = _staged_path(own, root, change.path, number)
         where = own if staged.startswith(f"{NAME}/") else root
         if change.restore is not None and _cache_changed(own, change):
-            _leave_cache(change)
+            _leave_cache(own, change)
             notes.append(
                 f"{change.path} was linked into a package cache that holds other bytes now; it"
                 " is a file of its own again. Clean that cache (uv cache clean)"
@@ -205,7 +205,8 @@ def _second_name(own: Root, root: Root, change: Change, undo: str, unsynced: Uns
         data = root.read(change.path, follow=True)
         if digest(data) != change.blob:
             raise changed_meanwhile(root, change.path)
-        _put_blob(own, change.blob, data, unsynced)
+        mode = stat.S_IMODE(root.target_status(change.path).st_mode)
+        _put_blob(own, change.blob, data, unsynced, mode=mode)
 
 
 def _cache_changed(own: Root, change: Change) -> bool:
@@ -218,10 +219,11 @@ def _cache_changed(own: Root, change: Change) -> bool:
         return True
 
 
-def _leave_cache(change: Change) -> None:
+def _leave_cache(own: Root, change: Change) -> None:
     """Bring back the pristine bytes as a file of its own instead of the link."""
     assert change.blob is not None
-    mode = change.old["mode"] if change.old is not None and change.old["mode"] else 0o644
+    status = own.lstat(f"{BLOBS}/{change.blob}")
+    mode = 0o644 if status is None else stat.S_IMODE(status.st_mode)
     change.new = Ident(kind="file", mode=mode, sha256=change.blob, link=None)
 
 
@@ -284,12 +286,12 @@ def _put_new(
     )
 
 
-def _put_blob(own: Root, name: str, data: bytes, unsynced: Unsynced) -> None:
+def _put_blob(own: Root, name: str, data: bytes, unsynced: Unsynced, *, mode: int = 0o644) -> None:
     """Keep bytes under their digest.  One that is there is named by the state, and whole:
     what an interrupted command left was removed before."""
     path = f"{BLOBS}/{name}"
     if own.lstat(path) is None:
-        own.create(path, data, 0o644, unsynced=unsynced)
+        own.create(path, data, mode, unsynced=unsynced)
 
 
 def copy(

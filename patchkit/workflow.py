@@ -22,7 +22,7 @@ from .model import Bundle
 from .planning import Planned, compute
 from .roots import Roots
 from .series import Chosen, choose, choose_loose, from_record
-from .session import Options, Report, Session, locate
+from .session import Options, Report, Session, locate, translate
 from .signals import held
 from .staging import preflight
 from .state import BundleEntry, Home, State
@@ -64,9 +64,20 @@ def _wanted_with(
     _settle(session, asked)
 
     def wanted(state: State | None) -> list[Chosen]:
+        applied = {} if state is None else {entry["name"]: entry for entry in state["bundles"]}
+        for item in asked:
+            entry = applied.get(item.bundle.name)
+            if entry and entry["loose"] and _digests(entry) != [item.bundle.sha256]:
+                session.notes.append(
+                    f"{entry['name']} was applied with other bytes; these take their place"
+                )
         return add_to_set(session, state, asked)
 
     return wanted
+
+
+def _digests(entry: BundleEntry) -> list[str]:
+    return [sha256 for variant in entry["variants"] for _, sha256, _ in variant["patches"]]
 
 
 def _load_named(session: Session, name: str, *, strip: int | None, reverse: bool) -> Chosen:
@@ -225,8 +236,10 @@ def _change(
         _refuse_unfinished(session)
         before = home.read_state()
         planned = compute_set(session, before, wanted, asked, forget=forget)
-        _preflight(home, planned)
-        return _report(session, command, planned, before)
+        report = _report(session, command, planned, before)
+        missing = _missing_permission(home, planned)
+        report.notes += [] if missing is None else [missing]
+        return report
     if command == "revert" and not home.exists():
         wanted(None)
         return _report(session, command, None, None)
@@ -270,17 +283,18 @@ def _must_be_the_only_record(session: Session, home: Home) -> None:
         )
 
 
-def _preflight(home: Home, planned: Planned) -> None:
-    """What a dry run can tell of the permissions that the real one needs."""
+def _missing_permission(home: Home, planned: Planned) -> str | None:
+    """What stops the real command where a dry run, which needs no permission, goes through."""
     roots = Roots(home)
     try:
-        if not home.exists():
-            error = Root(home.holder).can_write("")
-            if error is not None:
-                raise error
-        preflight(roots, planned.work)
+        error = None if home.exists() else Root(home.holder).can_write("")
+        if error is None:
+            preflight(roots, planned.work)
+    except OSError as caught:
+        error = caught
     finally:
         roots.close()
+    return None if error is None else f"this user could not do it: {translate(error).message}"
 
 
 def _refuse_unfinished(session: Session) -> None:
@@ -326,6 +340,7 @@ def _report(
             "caches": [] if planned is None else [source for source, _ in planned.work.caches],
         },
     )
+    report.notes += session.notes
     if planned is not None:
         report.notes += planned.notes
         if planned.left_out:

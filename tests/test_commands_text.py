@@ -199,6 +199,7 @@ def test_a_dry_run_changes_nothing_and_needs_no_permission(lab: Lab, command: st
         for folder in folders:
             folder.chmod(0o755)
     assert site.differences(before) == []
+    assert "this user could not do it: Permission denied" in dry.stderr
     assert "would be applied" in dry.stdout or "afterwards" in dry.stdout
     real = lab.run(site, *(part for part in args if part != "--dry-run"))
     changes = re.compile(r"^(?:modified|added|deleted)\s+\S+", re.MULTILINE)
