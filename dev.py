@@ -35,7 +35,7 @@ WHEELHOUSE = BUILD / "wheelhouse"
 OLDEST = (3, 10)
 COVERAGE_AT_LEAST = 85
 
-#: Exactly these releases are shown: the ones that the campaign ran.
+#: Exactly these releases are shown: the ones that the bundles are made for.
 DEMO_RELEASES = (("sglang", "0.5.9"), ("flashinfer-python", "0.6.3"))
 DEMO_BUNDLE = "sm120-fusion"
 

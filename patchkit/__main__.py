@@ -16,7 +16,7 @@ def main() -> None:
         # Paths are UTF-8 in wheels, patches and RECORD, whatever the locale says (PEP 540).
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     try:
-        from patchkit.guard import short_way
+        from patchkit.commands import short_way
 
         code = short_way(sys.argv[1:])
         if code is None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
@@ -73,9 +72,8 @@ def output_options(command: F) -> F:
 
 def _note_global(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value is not None:
-        settings = ctx.ensure_object(Settings)
         name = str(parameter.name).removesuffix("_dir")
-        settings.options = replace(settings.options, **{name: value})
+        setattr(ctx.ensure_object(Settings).options, name, value)
 
 
 def common_options(command: F) -> F:
@@ -276,11 +274,9 @@ def apply(
       patchkit apply sm120-fusion nccl-tree
       patchkit apply --dry-run fix.patch
     """
-    from .workflow import apply as apply_bundles
+    from .commands import apply as run_apply
 
-    report = apply_bundles(settings.options, bundles, dry_run=dry_run, strip=strip, reverse=reverse)
-    report.data["dry_run"] = dry_run
-    return finish(settings, report)
+    return run_apply(settings, bundles, dry_run=dry_run, strip=strip, reverse=reverse)
 
 
 @main.command(short_help="Take bundles out again, or all of them.")
@@ -305,18 +301,9 @@ def revert(
     Example:
       patchkit revert --all
     """
-    from .workflow import revert as revert_bundles
+    from .commands import revert as run_revert
 
-    if bool(bundles) == everything:
-        raise UsageError(
-            "name the bundles to revert, or give --all",
-            hint="patchkit status shows what is applied",
-        )
-    report = revert_bundles(
-        settings.options, bundles, everything=everything, dry_run=dry_run, forget=forget
-    )
-    report.data["dry_run"] = dry_run
-    return finish(settings, report)
+    return run_revert(settings, bundles, everything=everything, dry_run=dry_run, forget=forget)
 
 
 @main.command(short_help="The guard of a launch: files and assertions as recorded.")
@@ -339,7 +326,7 @@ def verify(settings: Settings, bundles: tuple[str, ...], pristine: bool) -> int:
     Example:
       patchkit verify sm120-fusion && exec python -m sglang.launch_server …
     """
-    from .guard import verify as run_verify
+    from .commands import verify as run_verify
 
     return run_verify(settings, bundles, pristine=pristine)
 

@@ -1,7 +1,7 @@
 """What every way into the program shares: streams, errors, exit codes.
 
 Owns how results and failures are shown.  Imports no click, so that the guard of a launch
-(:mod:`guard`) starts fast.
+(:mod:`commands`) starts fast.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ needs them: it lies on the path of ``verify``.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from .editable import editable_root, editable_sources, find_git
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 DistributionKind = Literal["wheel", "editable", "tree"]
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(NamedTuple):
     """One installed project.  ``name`` is normalised (PEP 503).
 
     ``root`` is the absolute folder that paths like ``sglang/srt/x.py`` are relative to:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from .errors import Refused, UsageError
@@ -41,7 +40,6 @@ _ASK = (
 VARIABLES = ("PATCHKIT_PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX")
 
 
-@dataclass(frozen=True, slots=True)
 class Environment:
     """Where the packages of one Python are.
 
@@ -56,15 +54,23 @@ class Environment:
     what was installed meanwhile.
     """
 
-    site_packages: str
-    search: tuple[str, ...]
-    python: str | None
-    externally_managed: bool
-    is_root: bool
-    is_plain: bool = False
-    _listings: dict[str, Listing] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    def __init__(
+        self,
+        site_packages: str,
+        search: tuple[str, ...],
+        python: str | None = None,
+        *,
+        externally_managed: bool = False,
+        is_root: bool = False,
+        is_plain: bool = False,
+    ) -> None:
+        self.site_packages = site_packages
+        self.search = search
+        self.python = python
+        self.externally_managed = externally_managed
+        self.is_root = is_root
+        self.is_plain = is_plain
+        self._listings: dict[str, Listing] = {}
 
 
 def open_environment(
@@ -117,7 +123,7 @@ def _from_root(root: str) -> Environment:
             f"name it with --python {root}",
         )
     plain = os.path.lexists(os.path.join(path, ".patchkit"))  # a checkout has it in its git dir
-    return Environment(path, (path,), None, False, True, plain)
+    return Environment(path, (path,), is_root=True, is_plain=plain)
 
 
 def _from_path(given: str, source: str, environ: Mapping[str, str]) -> Environment:
@@ -233,7 +239,9 @@ def _from_site_dirs(
     if not search:
         refuse_environment(f"{what} has no site-packages directory", "name one with --root")
     marker = os.path.join(stdlib, "EXTERNALLY-MANAGED")
-    return Environment((shared or search)[0], tuple(search), python, os.path.isfile(marker), False)
+    return Environment(
+        (shared or search)[0], tuple(search), python, externally_managed=os.path.isfile(marker)
+    )
 
 
 def _existing(directories: Iterable[str]) -> list[str]:
@@ -273,7 +281,7 @@ def _from_venv(
         answer = _ask(base, f"{base} (home of {prefix})", environ)
         user = [] if environ.get("PYTHONNOUSERSITE") else [answer.user]
         site_dirs = _existing([*site_dirs, *user, *answer.sites])
-    return Environment(site_dirs[0], tuple(site_dirs), python or None, False, False)
+    return Environment(site_dirs[0], tuple(site_dirs), python or None)
 
 
 def _read_pyvenv_cfg(path: str) -> dict[str, str]:
@@ -367,6 +375,5 @@ def _from_conda(
         site_dirs[0],
         tuple(_existing([*user, *site_dirs])),
         python or None,
-        os.path.isfile(os.path.join(lib, "EXTERNALLY-MANAGED")),
-        False,
+        externally_managed=os.path.isfile(os.path.join(lib, "EXTERNALLY-MANAGED")),
     )

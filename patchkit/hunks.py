@@ -15,7 +15,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .errors import HunkError
 from .model import Hunk
@@ -37,8 +37,7 @@ _SWAPPED = bytes.maketrans(b"+-", b"-+")
 MAX_CANDIDATES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Where a hunk went: its first old line in the file (from 1) and the offset from the
     line that its header says."""
 

@@ -7,8 +7,8 @@ state for ``verify``: each assertion with the digests of all that it read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 
+from .compiled import assertion_as_json
 from .distributions import find_distribution
 from .environment import Environment
 from .errors import Refused
@@ -76,7 +76,7 @@ class Judge:
         return AssertEntry(
             bundle=item.bundle.name,
             root=self._root_index(root),
-            assertion=asdict(assertion),
+            assertion=assertion_as_json(assertion),
             reads={path: self._digests[(root, path)] for path in sorted(asked)},
         )
 

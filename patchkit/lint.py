@@ -11,12 +11,12 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from . import bundles
 from .errors import ManifestError, PatchkitError, PatchSyntaxError, Refused
 from .hunks import split
+from .jit import is_compiled, is_generator
 from .manifest import (
     parse_manifest,
     render_lock,
@@ -42,8 +42,7 @@ CONTEXT = 3
 _UPDATE = "patchkit lint --update-lock"
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One finding.  ``file`` is relative to the bundle directory, ``line`` counts from 1;
     ``kind`` is a kebab-case word for scripts."""
 
@@ -138,18 +137,6 @@ def named_patches(bundle: Bundle) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def is_jit_source(path: str) -> bool:
-    """Whether a JIT compiles this file, or generates what it compiles: CUDA and C++
-    headers, templates, and FlashInfer's generators (Python below a ``jit`` folder).
-
-    A build tool that compares times goes on running the kernel of a reverted source.
-    """
-    parts = path.lower().split("/")
-    if parts[-1].endswith((".cu", ".cuh", ".h", ".hpp", ".jinja", ".jinja2", ".j2")):
-        return True
-    return "jit" in parts[:-1] and parts[-1].endswith(".py")
-
-
 def diffstat(data: bytes) -> list[tuple[str, int, int]]:
     """(path, lines added, lines removed) of each file of a patch, in its order.
 
@@ -215,7 +202,7 @@ def _with_lock(folder: str, bundle: Bundle, data: bytes, found: list[Problem]) -
         bundle = parse_manifest(data, bundle.name, lock)
     except ManifestError as error:
         broken = _from_manifest_error(error, "lock", file)
-        found += [replace(problem, hint=update) for problem in broken]
+        found += [problem._replace(hint=update) for problem in broken]
         return bundle
     for path, _ in bundle.lock or ():
         if path not in named:
@@ -461,7 +448,7 @@ def _lint_caches(bundle: Bundle, patches: Mapping[str, Patch]) -> Iterator[Probl
     for path, patch in patches.items():
         for part in patch.files:
             names = {name for name in (part.old_path, part.new_path) if name is not None}
-            if any(is_jit_source(name) for name in names):
+            if any(is_compiled(name) or is_generator(name) for name in names):
                 text = f"{_shown(_bare(part.path, part))} is compiled by a JIT; no cache is named"
                 hint = 'name what to set aside: [caches] flashinfer-jit = ["MODULE"]'
                 yield Problem("no-cache", "error", f"patches/{path}", part.line, text, hint)

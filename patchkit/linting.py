@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from . import bundles as source
 from . import lint as rules
@@ -47,7 +46,7 @@ def lint(options: Options, names: Sequence[str], *, update_lock: bool) -> Report
             },
             "folder": folder,
             "bundles": wanted,
-            "problems": [asdict(problem) for problem in problems],
+            "problems": [problem._asdict() for problem in problems],
             "written": written,
         },
         exit_code=1 if failed else 0,

@@ -557,8 +557,6 @@ def _caches(root: _Table) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _with_lock(bundle: Bundle, lock: bytes, name: str, problems: list[_Problem]) -> Bundle:
-    from dataclasses import replace
-
     root = _Table(_load(lock, name, "lock"), f"{_plain(name)}.lock: ", "lock", problems)
     _check_schema(root)
     if not root.has("patches"):
@@ -572,7 +570,7 @@ def _with_lock(bundle: Bundle, lock: bytes, name: str, problems: list[_Problem])
             root.problem("patches", wrong, path)
         else:
             entries.append((path, digest))
-    return replace(bundle, lock=tuple(sorted(entries)))
+    return bundle._replace(lock=tuple(sorted(entries)))
 
 
 def _distribution(table: _Table) -> str:

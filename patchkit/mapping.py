@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .errors import Refused
 from .model import FilePatch
@@ -83,8 +83,7 @@ _OUTSIDE_NAMES = frozenset(
 _OUTSIDE_ENDS = (".md", ".rst", ".yml", ".yaml", ".lock", ".gitignore", ".cfg", ".ini")
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(NamedTuple):
     """A file patch with its paths inside the distribution (None: absent on that side)."""
 
     patch: FilePatch
@@ -99,8 +98,7 @@ class Mapped:
         return path
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """How the paths that begin with ``example``'s first part were mapped."""
 
     example: str
@@ -108,8 +106,7 @@ class Form:
     prefix: str
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(NamedTuple):
     """The outcome for one patch: mapped files, those left out, and the forms used."""
 
     files: tuple[Mapped, ...]

@@ -8,15 +8,13 @@ escapes, as :func:`os.fsdecode` makes them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 FileKind = Literal["file", "symlink"]
 ChangeKind = Literal["modify", "add", "delete", "rename", "copy"]
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(NamedTuple):
     """What a path holds: the bytes of a regular file, or the target of a symlink.
 
     ``mode`` is the permission bits (``0o644``); 0 for a symlink, which has none of its own.
@@ -27,8 +25,7 @@ class FileState:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Hunk:
+class Hunk(NamedTuple):
     """One hunk.  ``old`` and ``new`` hold whole lines, each with its own ``\\n`` if any.
 
     ``old_start`` and ``new_start`` count from 1, as in the header; ``leading`` and
@@ -64,8 +61,7 @@ class Hunk:
         return tuple(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class BinaryHunk:
+class BinaryHunk(NamedTuple):
     """One half of a ``GIT binary patch``: inflated literal bytes, or a delta."""
 
     method: Literal["literal", "delta"]
@@ -73,8 +69,7 @@ class BinaryHunk:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class FilePatch:
+class FilePatch(NamedTuple):
     """What one patch does to one file.  ``old_path`` is None for an added file,
     ``new_path`` for a deleted one.  Paths are as in the header, unquoted, not stripped.
 
@@ -102,8 +97,7 @@ class FilePatch:
         return path
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(NamedTuple):
     """One patch file, read whole.  ``dep3`` holds the DEP-3 fields of its header."""
 
     name: str
@@ -112,16 +106,14 @@ class Patch:
     dep3: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Literal_:
+class Literal_(NamedTuple):
     """``literal = { name, has }``: a display bound to ``name`` holds every one of ``has``."""
 
     name: str
     has: tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """``condition = { test, given, is }``: what a boolean expression of the code yields."""
 
     test: str
@@ -129,8 +121,7 @@ class Condition:
     expected: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Assertion:
+class Assertion(NamedTuple):
     """One ``[[assert]]``.  Exactly one of pattern, text, literal, condition, defined is set.
 
     ``minimum`` and ``maximum`` come from count, min, max and absent; with none of them in
@@ -154,8 +145,7 @@ class Assertion:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """The verdict of one assertion: ``reads`` names the other files that it depended on."""
 
     ok: bool
@@ -164,8 +154,7 @@ class Finding:
     reads: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(NamedTuple):
     """The patches of a bundle for one range of releases of one distribution.
 
     ``upstream`` says why no patch is needed in that range; ``patches`` is then empty.
@@ -177,8 +166,7 @@ class Variant:
     upstream: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """One distribution that a bundle changes (normalised name, PEP 503)."""
 
     distribution: str
@@ -186,8 +174,7 @@ class Target:
     required: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileVariant:
+class ProfileVariant(NamedTuple):
     """Environment and arguments that replace the profile's for a range of releases."""
 
     distribution: str
@@ -196,8 +183,7 @@ class ProfileVariant:
     args: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(NamedTuple):
     """The environment variables and launch arguments a bundle stands for."""
 
     env: tuple[tuple[str, str], ...] = ()
@@ -205,8 +191,7 @@ class Profile:
     variants: tuple[ProfileVariant, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(NamedTuple):
     """One manifest.  ``sha256`` is of the manifest's bytes; ``lock`` maps patch paths to
     SHA-256, or is None where there is no lock file."""
 
@@ -222,4 +207,4 @@ class Bundle:
     caches: tuple[tuple[str, tuple[str, ...]], ...]
     sha256: str
     lock: tuple[tuple[str, str], ...] | None = None
-    loose: bool = field(default=False)
+    loose: bool = False

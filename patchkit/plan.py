@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .errors import HunkError, PatchkitError, Refused
 from .hunks import C_SOURCES, Placement, apply_hunks, reverse, split
@@ -20,8 +20,7 @@ from .paths import folders_above
 Key = tuple[str, str]  # (root, path inside it)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One patch file, mapped onto one root."""
 
     bundle: str
@@ -30,8 +29,7 @@ class Step:
     files: tuple[Mapped, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """What one file patch did, and where its hunks went; of a rename also whence it came."""
 
     bundle: str
@@ -42,8 +40,7 @@ class Applied:
     source: Key | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """What a path should hold, with its SHA-256; ``same`` says that it is the pristine
     contents, whose bytes are then not kept."""
 
@@ -54,8 +51,7 @@ class Content:
     same: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The contents of every path that a patch touches (None: absent), and how they came
     about.  ``created`` holds the paths that were absent before the first patch."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .caches import folders_to_set_aside
 from .distributions import Distribution, find_distribution
@@ -31,20 +30,19 @@ from .state import SCHEMA, BundleEntry, FileEntry, Home, Ident, State, same
 Contents = dict[Key, "Content | None"]
 
 
-@dataclass(slots=True)
-class Planned:
+class Planned(NamedTuple):
     """A transaction ready to be committed, and what a report says of it."""
 
     chosen: list[Chosen]
     work: Work
     state: State | None
     nothing_to_do: bool
-    files: list[dict[str, Any]] = field(default_factory=list)
-    fingerprint: str | None = None
-    notes: list[str] = field(default_factory=list)
-    left_out: list[dict[str, str]] = field(default_factory=list)
-    mapping: list[dict[str, Any]] = field(default_factory=list)
-    wanted: Wanted | None = None
+    files: list[dict[str, Any]]
+    fingerprint: str | None
+    notes: list[str]
+    left_out: list[dict[str, str]]
+    mapping: list[dict[str, Any]]
+    wanted: Wanted
 
 
 def compute(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from . import bundles as source
 from .distributions import (
@@ -32,8 +32,7 @@ from .record import Record
 from .state import BLOBS, BundleEntry, Home, VariantEntry
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """What a bundle does to one distribution: the variant chosen and its patch files."""
 
     distribution: Distribution
@@ -43,8 +42,7 @@ class Part:
     patches: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """A bundle with its variants chosen for an environment.
 
     ``skipped`` names the distributions that are not installed and not required.
@@ -58,14 +56,14 @@ class Chosen:
     reverse: bool = False
 
 
-@dataclass(slots=True)
 class Series:
     """The steps of an ordered bundle set, and who owns each file that they touch."""
 
-    steps: list[Step] = field(default_factory=list)
-    owners: dict[Key, Distribution] = field(default_factory=dict)
-    left_out: list[tuple[str, str, str]] = field(default_factory=list)
-    forms: list[tuple[str, str, Form]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.owners: dict[Key, Distribution] = {}
+        self.left_out: list[tuple[str, str, str]] = []
+        self.forms: list[tuple[str, str, Form]] = []
 
 
 def choose(env: Environment, folder: str, name: str) -> Chosen:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from .distributions import tree_distribution
@@ -16,32 +15,48 @@ from .errors import Fault, Refused
 from .state import Home
 
 
-@dataclass(frozen=True, slots=True)
 class Options:
     """What the command line says before the command, and what surrounds the process.
 
     ``noted`` keeps the ``environment`` object of the JSON for a command that fails later.
     """
 
-    python: str | None = None
-    root: str | None = None
-    bundles: str | None = None
-    lock_timeout: float = 30.0
-    environ: Mapping[str, str] = field(default_factory=dict)
-    cwd: str = "."
-    noted: dict[str, Any] = field(default_factory=dict)
+    def __init__(
+        self,
+        python: str | None = None,
+        root: str | None = None,
+        bundles: str | None = None,
+        lock_timeout: float = 30.0,
+        environ: Mapping[str, str] | None = None,
+        cwd: str = ".",
+    ) -> None:
+        self.python = python
+        self.root = root
+        self.bundles = bundles
+        self.lock_timeout = lock_timeout
+        self.environ: Mapping[str, str] = {} if environ is None else environ
+        self.cwd = cwd
+        self.noted: dict[str, Any] = {}
 
 
-@dataclass(slots=True)
 class Report:
     """What a command did: ``data`` is its part of the JSON object, ``notes`` are warnings
     and remarks for standard error, ``changed`` says that something on disk was changed."""
 
-    command: str
-    data: dict[str, Any]
-    exit_code: int = 0
-    notes: list[str] = field(default_factory=list)
-    changed: bool = False
+    def __init__(
+        self,
+        command: str,
+        data: dict[str, Any],
+        exit_code: int = 0,
+        notes: list[str] | None = None,
+        *,
+        changed: bool = False,
+    ) -> None:
+        self.command = command
+        self.data = data
+        self.exit_code = exit_code
+        self.notes = [] if notes is None else notes
+        self.changed = changed
 
 
 class Session:

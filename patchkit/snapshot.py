@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from .distributions import Distribution
 from .errors import DriftError, PatchkitError, SymlinkedFolder
@@ -23,7 +22,6 @@ from .roots import Roots
 from .state import BLOBS, PRISTINE, FileEntry, Home, Ident, State, same
 
 
-@dataclass(slots=True)
 class Seen:
     """One path: what is there (``now``), what was pristine (``before``), and the pristine
     contents if they were read; they are handed on once and not kept.
@@ -34,14 +32,27 @@ class Seen:
     patchkit changed; ``attributes`` is False where the file has no extended ones.
     """
 
-    now: Ident | None
-    before: Ident | None
-    status: os.stat_result | None
-    view: FileState | None = None
-    shared: bool = False
-    sha256: str | None = None
-    attributes: bool = True
-    entry: FileEntry | None = None
+    __slots__ = ("attributes", "before", "entry", "now", "sha256", "shared", "status", "view")
+
+    def __init__(
+        self,
+        now: Ident | None,
+        before: Ident | None,
+        status: os.stat_result | None,
+        *,
+        view: FileState | None = None,
+        shared: bool = False,
+        sha256: str | None = None,
+        entry: FileEntry | None = None,
+    ) -> None:
+        self.now = now
+        self.before = before
+        self.status = status
+        self.view = view
+        self.shared = shared
+        self.sha256 = sha256
+        self.attributes = True
+        self.entry = entry
 
 
 class Snapshot:

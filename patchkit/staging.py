@@ -11,25 +11,17 @@ import json
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import DriftError, PatchkitError
 from .fsio import Root, Unsynced, check_movable, digest
+from .jit import is_compiled
 from .roots import Roots
 from .state import BLOBS, FOLDERS, NAME, PRISTINE, STAGED, UNDO, Ident, ident_on_disk, same
-
-# What a JIT compiles: build systems compare times, so these come back as new files.
-JIT_SOURCES = (
-    *(".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".inl", ".ipp"),
-    *(".tpp", ".ptx", ".jinja", ".jinja2", ".j2", ".template"),
-)
-
 
 BESIDE = f"{STAGED}/beside.json"
 
 
-@dataclass(slots=True)
 class Change:
     """One file of a transaction: what is there, and what comes.
 
@@ -40,19 +32,37 @@ class Change:
     the copy behind a damaged stash.
     """
 
-    root: str
-    path: str
-    old: Ident | None
-    new: Ident | None
-    data: bytes | None = None
-    restore: str | None = None
-    blob: str | None = None
-    keep: str | None = None
-    status: os.stat_result | None = None
-    attributes: bool = True
+    __slots__ = (
+        *("attributes", "blob", "data", "keep", "new", "old", "path", "restore", "root"),
+        "status",
+    )
+
+    def __init__(
+        self,
+        root: str,
+        path: str,
+        old: Ident | None,
+        new: Ident | None,
+        *,
+        data: bytes | None = None,
+        restore: str | None = None,
+        blob: str | None = None,
+        keep: str | None = None,
+        status: os.stat_result | None = None,
+        attributes: bool = True,
+    ) -> None:
+        self.root = root
+        self.path = path
+        self.old = old
+        self.new = new
+        self.data = data
+        self.restore = restore
+        self.blob = blob
+        self.keep = keep
+        self.status = status
+        self.attributes = attributes
 
 
-@dataclass(slots=True)
 class Work:
     """All that one transaction does beside its file changes.
 
@@ -64,16 +74,17 @@ class Work:
     ``caches``: folders of JIT caches to set aside, as (from, to).
     """
 
-    changes: list[Change] = field(default_factory=list)
-    make: list[tuple[str, str, int, int, int]] = field(default_factory=list)
-    drop: list[tuple[str, str, int, int, int]] = field(default_factory=list)
-    modules: list[tuple[str, str]] = field(default_factory=list)
-    stash_pycs: list[tuple[str, str, str]] = field(default_factory=list)
-    restore_pycs: list[tuple[str, str, str]] = field(default_factory=list)
-    caches: list[tuple[str, str]] = field(default_factory=list)
-    blobs: dict[str, bytes] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    prefix: str | None = None
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.make: list[tuple[str, str, int, int, int]] = []
+        self.drop: list[tuple[str, str, int, int, int]] = []
+        self.modules: list[tuple[str, str]] = []
+        self.stash_pycs: list[tuple[str, str, str]] = []
+        self.restore_pycs: list[tuple[str, str, str]] = []
+        self.caches: list[tuple[str, str]] = []
+        self.blobs: dict[str, bytes] = {}
+        self.notes: list[str] = []
+        self.prefix: str | None = None
 
 
 def stash_name(sha256: str, root: str, path: str) -> str:
@@ -257,7 +268,7 @@ def _put_new(
             where.symlink(staged, os.fsencode(change.new["link"] or ""))
         return
     if kept is not None and kept["sha256"] == change.new["sha256"]:
-        if same(kept, change.new) and not change.path.endswith(JIT_SOURCES):
+        if same(kept, change.new) and not is_compiled(change.path):
             if own.link(stash, where, staged):
                 return
             copy(own, stash, where, staged, unsynced)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from . import bundles as source
 from .distributions import tree_distribution
@@ -103,7 +102,7 @@ def _settle_tree(session: Session) -> None:
 
     inside = os.path.relpath(tree.root, os.path.realpath(tree.work_tree))
     if not tracked_paths(tree.work_tree, "" if inside == "." else inside):
-        session.env = replace(session.env, is_plain=True)
+        session.env.is_plain = True
         session.home = Home(tree.root, tree.root)
 
 

@@ -130,7 +130,7 @@ class Cli(Protocol):
 
 
 class Installed(Protocol):
-    """A fresh site-packages folder that holds the given releases (default: the campaign's).
+    """A fresh site-packages folder that holds the given releases (default: those of the bundles).
 
     See :func:`tests.releases.install` for the link modes.
     """

@@ -30,7 +30,7 @@ from typing import Literal
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("PATCHKIT_TEST_BUILD", ROOT / "build"))
 
-#: The releases of the campaign that the shipped bundles are made for.
+#: The releases that the shipped bundles are made for.
 SGLANG = ("sglang", "0.5.9")
 FLASHINFER = ("flashinfer-python", "0.6.3")
 
@@ -183,7 +183,7 @@ def install(
 
     ``copy`` gives files of their own.  ``hardlink`` and ``symlink`` do what uv does: the
     files are links into a cache, here a private one beside it (``NAME-cache``), so that
-    link counts are the test's own business.  A copy of both releases of the campaign,
+    link counts are the test's own business.  A copy of both of these releases,
     3,945 files and 74 MB, takes 0.2 s; nothing is shared with the cache under ``build/``,
     so a test that goes wrong cannot spoil another.
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -284,7 +283,7 @@ def test_converted_line_ends_are_told_by_their_direction(folder: Path) -> None:
 
 
 def test_a_patch_that_the_lock_does_not_know_is_refused(folder: Path) -> None:
-    bundle = replace(load_bundle(str(folder), "demo"), lock=())
+    bundle = load_bundle(str(folder), "demo")._replace(lock=())
     error = refused_patch(folder, bundle)
     assert error.code == "patch-not-locked"
     assert "--update-lock" in (error.hint or "")
@@ -313,7 +312,7 @@ def test_a_link_may_lead_to_another_patch_and_nowhere_else(folder: Path) -> None
     (folder / "patches-more").mkdir()
     (folder / "patches-more" / "x.patch").write_bytes(PATCH)
     (here / "twin.patch").symlink_to("../../patches-more/x.patch")
-    bundle = replace(load_bundle(str(folder), "demo"), lock=None)
+    bundle = load_bundle(str(folder), "demo")._replace(lock=None)
     assert read_patch(str(folder), bundle, "demo/same.patch") == PATCH
     for path in ("demo/out.patch", "demo/folder/passwd", "demo/twin.patch"):
         assert refused_patch(folder, bundle, path).code == "patch-outside"
@@ -326,7 +325,7 @@ def test_one_reader_serves_a_whole_series(folder: Path) -> None:
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(path.encode())
         lock[path] = hashlib.sha256(path.encode()).hexdigest()
-    bundle = replace(load_bundle(str(folder), "demo"), lock=tuple(lock.items()))
+    bundle = load_bundle(str(folder), "demo")._replace(lock=tuple(lock.items()))
     read = patch_reader(str(folder), bundle)
     assert [read(path) for path in lock] == [path.encode() for path in lock]
     (folder / "patches" / "demo" / "b.patch").write_bytes(b"")
@@ -334,7 +333,7 @@ def test_one_reader_serves_a_whole_series(folder: Path) -> None:
         read("demo/b.patch")
     assert caught.value.code == "patch-changed"
     check_lock(bundle, "demo/b.patch", b"demo/b.patch")
-    check_lock(replace(bundle, lock=None), "demo/b.patch", b"")
+    check_lock(bundle._replace(lock=None), "demo/b.patch", b"")
     with pytest.raises(Refused, match="was made for"):
         check_lock(bundle, "demo/b.patch", b"")
     assert read_patch_file(str(folder), "demo/b.patch", "demo") == b""
@@ -582,4 +581,4 @@ def test_bundles_that_go_together_pass() -> None:
 
 def test_a_manifest_and_its_load_agree(folder: Path) -> None:
     data = read_manifest(str(folder), "demo")
-    assert replace(load_bundle(str(folder), "demo"), lock=None) == parse_manifest(data, "demo")
+    assert load_bundle(str(folder), "demo")._replace(lock=None) == parse_manifest(data, "demo")

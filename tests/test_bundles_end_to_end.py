@@ -1,6 +1,6 @@
 """The shipped bundles on the real wheels, through the command: there and back.
 
-For each pair of releases that the campaign ran, every bundle alone and every largest set
+For each pair of releases that the bundles are made for, every bundle alone and every largest set
 without a conflict: apply, verify, revert, and then no byte, mode, link, inode or time of
 any file is another one than before, RECORD included.
 """

@@ -525,7 +525,8 @@ class TestInterpreters:
             f"#!/bin/sh\nprintf 'patchkit\\0/x/python\\0{tmp_path}\\0\\0{tmp_path}/site'\n",
         )
         env = open_environment(str(shim), None, {})
-        assert env == Environment(f"{tmp_path}/site", env.search, "/x/python", True, False)
+        assert (env.site_packages, env.python) == (f"{tmp_path}/site", "/x/python")
+        assert env.externally_managed and not env.is_root
 
     def test_an_interpreter_without_any_packages(self, tmp_path: Path) -> None:
         shim = script(
@@ -598,8 +599,8 @@ class TestInterpreters:
 class TestRoot:
     def test_a_directory_is_taken_as_it_is(self, tmp_path: Path) -> None:
         env = open_environment(None, str(tmp_path), {"VIRTUAL_ENV": "/nowhere"})
-        assert env == Environment(str(tmp_path), (str(tmp_path),), None, False, True)
-        assert env.is_root
+        assert (env.site_packages, env.search) == (str(tmp_path), (str(tmp_path),))
+        assert (env.python, env.externally_managed, env.is_root) == (None, False, True)
 
     def test_it_has_to_be_one(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
@@ -798,7 +799,7 @@ class TestDistributions:
         fake_dist(tmp_path / "b", "x-2.dist-info")
         fake_dist(tmp_path / "b", "y-3.dist-info")
         search = (str(tmp_path / "a"), str(tmp_path / "b"))
-        env = Environment(search[0], search, None, False, False)
+        env = Environment(search[0], search)
         found = find_distribution(env, "x")
         assert found is not None
         assert (found.version, found.root) == ("1", search[0])
@@ -1718,7 +1719,7 @@ class TestOwner:
             fake_dist(tmp_path / folder, f"x-{version}.dist-info", record=record)
         fake_dist(tmp_path / "b", "y-1.dist-info", record="y.py,,\n")
         search = (str(tmp_path / "a"), str(tmp_path / "b"))
-        env = Environment(search[0], search, None, False, False)
+        env = Environment(search[0], search)
         versions = [dist.version if (dist := owner(env, path)) else None for path in ("x/a.py",)]
         assert versions == ["1"]
         found = owner(env, "y.py")

@@ -6,8 +6,8 @@ import difflib
 import hashlib
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,10 +17,10 @@ from patchkit import lint, patchfile
 from patchkit.bundles import list_names, load_bundle, read_patch
 from patchkit.errors import PatchSyntaxError, Refused
 from patchkit.hunks import split
+from patchkit.jit import is_compiled, is_generator
 from patchkit.lint import (
     Problem,
     diffstat,
-    is_jit_source,
     lint_bundle,
     lint_directory,
     lock_bytes,
@@ -96,7 +96,7 @@ def folder(tmp_path: Path) -> Folder:
 SHIPPED = list_names(str(ROOT))
 
 
-def test_the_bundles_of_the_campaign_are_shipped() -> None:
+def test_the_bundles_of_a_fresh_checkout_are_shipped() -> None:
     assert set(SHIPPED) >= {
         "sm120-fusion",
         "pcie-custom-allreduce",
@@ -677,12 +677,13 @@ def test_a_no_newline_mark_has_the_line_end_of_the_patch(folder: Folder) -> None
         ("sglang/jit_kernel/x.py", False),
         ("flashinfer/comm.py", False),
         ("cu", False),
-        ("a.cpp", False),
+        ("a.cpp", True),
         ("flashinfer/jit/notes.txt", False),
     ],
 )
 def test_what_a_jit_compiles(path: str, expected: bool) -> None:
-    assert is_jit_source(path) is expected
+    assert (is_compiled(path) or is_generator(path)) is expected
+    assert not (is_compiled(path) and is_generator(path))
 
 
 def test_a_bundle_that_touches_jit_sources_names_a_cache(folder: Folder) -> None:
@@ -994,11 +995,16 @@ def broken(change: Callable[[Patch], Patch]) -> Callable[[bytes, str], Patch]:
     return lambda data, name: change(patchfile.parse(data, name))
 
 
+def replace(value: Any, **changes: Any) -> Any:
+    return value._replace(**changes)
+
+
 def on_hunk(**changes: object) -> Callable[[Patch], Patch]:
     def change(patch: Patch) -> Patch:
         (file,) = patch.files
-        first = replace(file.hunks[0], **changes)  # type: ignore[arg-type]
-        return replace(patch, files=(replace(file, hunks=(first, *file.hunks[1:])),))
+        first = replace(file.hunks[0], **changes)
+        changed: Patch = replace(patch, files=(replace(file, hunks=(first, *file.hunks[1:])),))
+        return changed
 
     return change
 

@@ -20,7 +20,6 @@ kind           holds when
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from patchkit.assertions import condition, defined, literal, pattern
 from patchkit.assertions.index import indexed
@@ -52,7 +51,7 @@ def evaluate(
         finding = Finding(False, error.message, error.line)
     except (RecursionError, MemoryError):
         finding = Finding(False, "cannot be judged: nested too deeply")
-    return replace(finding, reads=tuple(sorted(library.asked)))
+    return finding._replace(reads=tuple(sorted(library.asked)))
 
 
 def _judge(assertion: Assertion, data: bytes, library: defined.Library) -> Finding:

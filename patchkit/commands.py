@@ -1,0 +1,141 @@
+"""``verify``, ``apply`` and ``revert`` as commands, and the short way to them.
+
+Owns what launch hooks and scripts run: with the options that those use, :func:`short_way`
+gets there without importing click, which would cost more than most of the work.  Every other
+command line goes through click, and to the same functions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from .console import Settings, finish, guarded, progress, to_stderr, working_directory
+from .errors import UsageError
+from .session import Options
+
+_OUTPUT = {
+    "--json": "json",
+    "-q": "quiet",
+    "--quiet": "quiet",
+    "-v": "verbose",
+    "--verbose": "verbose",
+}
+_VALUES = ("--python", "--root", "--bundles")
+#: The options of each command that the short way knows.
+_FLAGS = {
+    "verify": {},
+    "apply": {"-n": "dry_run", "--dry-run": "dry_run"},
+    "revert": {
+        "-n": "dry_run",
+        "--dry-run": "dry_run",
+        "--all": "everything",
+        "--forget": "forget",
+    },
+}
+
+
+def apply(
+    settings: Settings,
+    names: Sequence[str],
+    *,
+    dry_run: bool = False,
+    strip: int | None = None,
+    reverse: bool = False,
+) -> int:
+    """Add bundles or loose patches; show what was done."""
+    from .workflow import apply as apply_bundles
+
+    settings.command = "apply"
+    report = apply_bundles(settings.options, names, dry_run=dry_run, strip=strip, reverse=reverse)
+    report.data["dry_run"] = dry_run
+    return finish(settings, report)
+
+
+def revert(
+    settings: Settings,
+    names: Sequence[str],
+    *,
+    everything: bool = False,
+    dry_run: bool = False,
+    forget: bool = False,
+) -> int:
+    """Take bundles out; show what was done."""
+    from .workflow import revert as revert_bundles
+
+    settings.command = "revert"
+    if bool(names) == everything:
+        raise UsageError(
+            "name the bundles to revert, or give --all",
+            hint="patchkit status shows what is applied",
+        )
+    report = revert_bundles(
+        settings.options, names, everything=everything, dry_run=dry_run, forget=forget
+    )
+    report.data["dry_run"] = dry_run
+    return finish(settings, report)
+
+
+def verify(settings: Settings, names: Sequence[str], *, pristine: bool = False) -> int:
+    """Check and say what is wrong on standard error; nothing there on success but for -v."""
+    from . import queries
+
+    settings.command = "verify"
+    if pristine and names:
+        raise UsageError("--pristine takes no bundle names", hint="patchkit verify --help")
+    if pristine:
+        report = queries.verify_pristine(settings.options, progress(settings))
+    else:
+        report = queries.verify(settings.options, names)
+    if report.exit_code and not settings.quiet:
+        from .report import problem_lines
+
+        for line in problem_lines(report.data["problems"]):
+            to_stderr(line if line.startswith(" ") else f"patchkit: {line}")
+    elif settings.verbose and not settings.quiet:
+        from .report import verify_summary
+
+        to_stderr(f"patchkit: {verify_summary(report.data)}")
+    if settings.json or report.notes:
+        return finish(settings, report)
+    return report.exit_code
+
+
+def short_way(arguments: Sequence[str]) -> int | None:
+    """The exit code of a plain ``[options] COMMAND [options] [NAME…]``; None where click
+    must look at the command line (help, completion, unusual spellings, errors)."""
+    settings = Settings()
+    values: dict[str, str] = {}
+    flags: dict[str, bool] = {}
+    names: list[str] = []
+    command = None
+    rest = iter(arguments)
+    for word in rest:
+        if word in _OUTPUT:
+            setattr(settings, _OUTPUT[word], True)
+        elif word in _VALUES and command is None:
+            value = next(rest, None)
+            if value is None or value.startswith("-"):
+                return None
+            values[word] = value
+        elif command is not None and word in _FLAGS[command]:
+            flags[_FLAGS[command][word]] = True
+        elif word.startswith("-"):
+            return None
+        elif command is not None:
+            names.append(word)
+        elif word in _FLAGS:
+            command = word
+        else:
+            return None
+    if command is None or (command == "apply" and not names) or "_PATCHKIT_COMPLETE" in os.environ:
+        return None
+    settings.options = Options(
+        values.get("--python"),
+        values.get("--root"),
+        values.get("--bundles"),
+        environ=os.environ,
+        cwd=working_directory(),
+    )
+    commands: dict[str, Callable[..., int]] = {"verify": verify, "apply": apply, "revert": revert}
+    return guarded(settings, lambda: commands[command](settings, names, **flags))
