@@ -531,3 +531,92 @@ def test_a_folder_with_other_files_makes_no_room_for_a_file(site: Path) -> None:
     assert (caught.value.exit_code, caught.value.code) == (3, "folder-in-the-way")
     assert "pkg/folder/deep/other.txt" in caught.value.message
     assert diff_snapshots(before, snapshot(site)) == []
+
+
+class Durability(Calls):
+    """What a power cut could still take away: files written, and folders whose names
+    changed, that were not synced since.  ``at`` is told each name that a rename or an unlink
+    concerns, before it happens."""
+
+    def __init__(self, at: Callable[[str, str], None]) -> None:
+        super().__init__(lambda name, number: None)
+        self._at = at
+        self.unsynced: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name not in CHANGING:
+            return real
+
+        def path(given: str | bytes, folder: int) -> str:
+            return f"{os.readlink(f'/proc/self/fd/{folder}')}/{os.fsdecode(given)}"
+
+        def call(*args: Any, **keywords: Any) -> Any:
+            changed: list[str] = []
+            if name == "fsync":
+                self.unsynced.discard(os.readlink(f"/proc/self/fd/{args[0]}"))
+            elif name == "open" and args[1] & os.O_CREAT:
+                changed = [path(args[0], keywords["dir_fd"])]
+            elif name in ("rename", "link"):
+                target = path(args[1], keywords["dst_dir_fd"])
+                changed = [target]
+                if name == "rename":
+                    self._at("rename", target)
+                    changed.append(path(args[0], keywords["src_dir_fd"]))
+                    self.unsynced.discard(changed[1])
+            elif name in ("unlink", "rmdir", "mkdir", "symlink"):
+                given = args[1] if name == "symlink" else args[0]
+                changed = [path(given, keywords["dir_fd"])]
+                if name == "unlink":
+                    self._at("unlink", changed[0])
+            result = real(*args, **keywords)
+            self.unsynced |= {os.path.dirname(item) for item in changed}
+            if name == "open" and changed:
+                self.unsynced.add(changed[0])
+            elif name in ("unlink", "rmdir"):
+                self.unsynced -= set(changed)
+            return result
+
+        return call
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_a_step_builds_on_is_safe_from_a_power_cut(
+    command: str, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the journal is published, all that waits is synced; before the record, every
+    file and every folder of the environment; before the journal goes, the record."""
+    before, change = COMMANDS[command]
+    before(site)
+    own = f"{site}/.patchkit"
+    journal, state = f"{own}/journal.json", f"{own}/state.json"
+    order: list[str] = []
+    unsafe: list[tuple[str, str]] = []
+
+    def at(what: str, path: str) -> None:
+        # Byte-code and the lock need no sync: nothing is built on them.
+        left = {
+            item
+            for item in disk.unsynced
+            if "/__pycache__" not in item and item != f"{own}/lock" and os.path.exists(item)
+        }
+        step, counts = "", set[str]()
+        if (what, path) == ("rename", journal):
+            step, counts = "publish the journal", left - {own}
+        elif (what, path) == ("unlink", journal):
+            step, counts = "forget the journal", left & {own}
+        elif path == state:
+            step, counts = "record", {item for item in left if not item.startswith(own)}
+            counts |= left & {journal, f"{own}/state.json.new"}
+        elif not path.startswith(own) and "__pycache__" not in path and order:
+            step, counts = "swap", left & {own, journal}
+        if step and step not in order[-1:]:
+            order.append(step)
+        unsafe.extend((step, item) for item in sorted(counts))
+
+    disk = Durability(at)
+    with monkeypatch.context() as patch:
+        patch.setattr(fsio, "os", disk)
+        change(site)
+    assert unsafe == []
+    assert order[:4] == ["publish the journal", "swap", "record", "forget the journal"]
