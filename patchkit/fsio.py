@@ -171,7 +171,7 @@ class Root:
             return False
         try:
             return bool(os.listxattr(self._folder(folder)))
-        except OSError:
+        except (OSError, SymlinkedFolder):
             return False
 
     def is_folder(self, path: str) -> bool:

@@ -350,7 +350,8 @@ class TreeKnown(Known):
         """Asks the disk, but for what the patches before made or removed."""
         if path in self.paths:
             return True
-        return path not in self._gone and os.path.isfile(os.path.join(self._root, path))
+        full = os.path.join(self._root, path)
+        return path not in self._gone and (os.path.isfile(full) or os.path.islink(full))
 
     def has_folder(self, folder: str) -> bool:
         """Likewise for a folder."""
