@@ -256,6 +256,7 @@ def diff(settings: Settings, bundles: tuple[str, ...]) -> int:
     "--strip", type=click.IntRange(min=0), metavar="N", help="Path parts to drop (loose patch)."
 )
 @click.option("--reverse", is_flag=True, help="Apply a loose patch backwards.")
+@click.option("--eol", is_flag=True, help="Take line ends from the file, not from the loose patch.")
 @common_options
 @click.pass_obj
 def apply(
@@ -264,6 +265,7 @@ def apply(
     dry_run: bool,
     strip: int | None,
     reverse: bool,
+    eol: bool,
 ) -> int:
     """Add BUNDLES to the applied set; all of them or, on any refusal, nothing.
 
@@ -276,7 +278,7 @@ def apply(
     """
     from .commands import apply as run_apply
 
-    return run_apply(settings, bundles, dry_run=dry_run, strip=strip, reverse=reverse)
+    return run_apply(settings, bundles, dry_run=dry_run, strip=strip, reverse=reverse, eol=eol)
 
 
 @main.command(short_help="Take bundles out again, or all of them.")

@@ -42,12 +42,15 @@ def apply(
     dry_run: bool = False,
     strip: int | None = None,
     reverse: bool = False,
+    eol: bool = False,
 ) -> int:
     """Add bundles or loose patches; show what was done."""
+    from .series import Way
     from .workflow import apply as apply_bundles
 
     settings.command = "apply"
-    report = apply_bundles(settings.options, names, dry_run=dry_run, strip=strip, reverse=reverse)
+    way = Way(strip, reverse, eol)
+    report = apply_bundles(settings.options, names, dry_run=dry_run, way=way)
     report.data["dry_run"] = dry_run
     return finish(settings, report)
 

@@ -70,6 +70,57 @@ def apply_hunks(
     return tuple(places)
 
 
+def apply_with_own_ends(
+    lines: list[bytes], hunks: Sequence[Hunk], *, c: bool = False
+) -> tuple[Placement, ...]:
+    """:func:`apply_hunks` for a patch whose line ends were converted on the way: CR LF and
+    LF are the same while a place is looked for, a line of context stays as the file has it,
+    and a line that comes takes the end of the line that it replaces, else of the one above.
+    """
+    plain = [_unix(line) for line in lines]
+    found = [
+        hunk._replace(old=tuple(map(_unix, hunk.old)), new=tuple(map(_unix, hunk.new)))
+        for hunk in hunks
+    ]
+    places = locate(plain, found, c=c)
+    for hunk, place in zip(reversed(found), reversed(places), strict=True):
+        begin = place.line - 1
+        lines[begin : begin + len(hunk.old)] = _with_own_ends(lines, begin, hunk)
+    return tuple(places)
+
+
+def _unix(line: bytes) -> bytes:
+    return line[:-2] + b"\n" if line.endswith(b"\r\n") else line
+
+
+def _with_own_ends(lines: list[bytes], begin: int, hunk: Hunk) -> list[bytes]:
+    """What a hunk leaves of the lines from ``begin`` on."""
+    out: list[bytes] = []
+    at, new = begin, iter(hunk.new)
+    going: list[bytes] = []  # the ends of removed lines that nothing took the place of yet
+    end = b"\n"
+    neighbour = lines[begin - 1] if begin else (lines[0] if lines else b"")
+    if neighbour.endswith(b"\r\n"):
+        end = b"\r\n"
+    for sign in hunk.signs:
+        if sign == 92:  # the mark of a missing line end says nothing of line ends
+            continue
+        if sign == 45:
+            going.append(b"\r\n" if lines[at].endswith(b"\r\n") else b"\n")
+            at += 1
+        elif sign == 43:
+            line = next(new)
+            end = going.pop(0) if going else end
+            out.append(line[:-1] + end if line.endswith(b"\n") else line)
+        else:
+            next(new)
+            out.append(lines[at])
+            end = b"\r\n" if lines[at].endswith(b"\r\n") else b"\n"
+            going.clear()
+            at += 1
+    return out
+
+
 def reverse(hunk: Hunk) -> Hunk:
     """The hunk that takes this one back."""
     return Hunk(
@@ -342,7 +393,10 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
             hint = "lines were added to the file there; make the patch from this file"
         elif reason == "line-ends":
             message += "; they differ in line ends (CR LF) alone"
-            hint = "make the patch from this file, so that it carries the file's line ends"
+            hint = (
+                "they were converted on the way; a loose patch goes on with the file's own:"
+                " patchkit apply --eol, a bundle's must be made anew"
+            )
         elif reason == "whitespace":
             message += "; they differ in white space alone"
             hint = "an editor or mailer changed blanks in the patch; fetch it again"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .errors import HunkError, PatchkitError, Refused
-from .hunks import C_SOURCES, Placement, apply_hunks, reverse, split
+from .hunks import C_SOURCES, Placement, apply_hunks, apply_with_own_ends, reverse, split
 from .mapping import Mapped
 from .model import BinaryHunk, FileKind, FilePatch, FileState
 from .paths import folders_above
@@ -21,12 +21,14 @@ Key = tuple[str, str]  # (root, path inside it)
 
 
 class Step(NamedTuple):
-    """One patch file, mapped onto one root."""
+    """One patch file, mapped onto one root.  ``eol`` says that line ends are the file's
+    own, whatever the patch has."""
 
     bundle: str
     patch: str
     root: str
     files: tuple[Mapped, ...]
+    eol: bool = False
 
 
 class Applied(NamedTuple):
@@ -229,7 +231,12 @@ class _Series:
         if patch.hunks:
             exact = any(hunk.leading == 0 for hunk in patch.hunks) and _is_base(file, patch)
             c = mapped.path.endswith(C_SOURCES)
-            placements = apply_hunks(file.editable(), patch.hunks, exact=exact, c=c)
+            try:
+                placements = apply_hunks(file.editable(), patch.hunks, exact=exact, c=c)
+            except HunkError:
+                if not step.eol:
+                    raise
+                placements = apply_with_own_ends(file.editable(), patch.hunks, c=c)
         elif patch.binary is not None:
             file.data = _apply_binary(file.bytes(), patch)
             file.lines = None

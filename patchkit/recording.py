@@ -38,8 +38,9 @@ def _bundle_entry(item: Chosen, versions: Mapping[str, str]) -> BundleEntry:
         name=item.bundle.name,
         version=item.bundle.version,
         loose=item.bundle.loose,
-        reverse=item.reverse,
-        strip=item.strip,
+        reverse=item.way.reverse,
+        eol=item.way.eol,
+        strip=item.way.strip,
         manifest=None if item.manifest is None else digest(item.manifest),
         variants=[
             VariantEntry(
@@ -91,6 +92,7 @@ def fingerprint(
                 entry["name"],
                 entry["version"],
                 entry["reverse"],
+                entry["eol"],
                 [
                     [variant["distribution"], [sha256 for _, sha256, _ in variant["patches"]]]
                     for variant in entry["variants"]

@@ -42,6 +42,15 @@ class Part(NamedTuple):
     patches: tuple[tuple[str, bytes], ...]
 
 
+class Way(NamedTuple):
+    """How a loose patch goes on: path parts to drop (None: found by itself), backwards,
+    and whether its line ends give way to the file's own."""
+
+    strip: int | None = None
+    reverse: bool = False
+    eol: bool = False
+
+
 class Chosen(NamedTuple):
     """A bundle with its variants chosen for an environment.
 
@@ -52,8 +61,7 @@ class Chosen(NamedTuple):
     manifest: bytes | None
     parts: tuple[Part, ...]
     skipped: tuple[str, ...] = ()
-    strip: int | None = None
-    reverse: bool = False
+    way: Way = Way()
 
 
 class Series:
@@ -109,13 +117,11 @@ def choose_variants(
     return Chosen(bundle, manifest, tuple(parts), tuple(skipped))
 
 
-def choose_loose(
-    env: Environment, path: str, data: bytes, *, strip: int | None, reverse: bool
-) -> Chosen:
+def choose_loose(env: Environment, path: str, data: bytes, way: Way) -> Chosen:
     """A loose patch file as a bundle of its own."""
     bundle = source.loose_bundle(path, data)
-    part = Part(tree_distribution(env), "", strip, None, ((bundle.name, data),))
-    return Chosen(bundle, None, (part,), strip=strip, reverse=reverse)
+    part = Part(tree_distribution(env), "", way.strip, None, ((bundle.name, data),))
+    return Chosen(bundle, None, (part,), way=way)
 
 
 def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
@@ -148,7 +154,8 @@ def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
 
     if entry["loose"]:
         ((name, data),) = unpack(entry["variants"][0])
-        return choose_loose(env, name, data, strip=entry["strip"], reverse=entry["reverse"])
+        way = Way(entry["strip"], entry["reverse"], entry["eol"])
+        return choose_loose(env, name, data, way)
     assert entry["manifest"] is not None
     data = blob(entry["manifest"])
     bundle = parse_manifest(data, entry["name"])
@@ -179,7 +186,7 @@ def build(env: Environment, home: Home, chosen: Sequence[Chosen]) -> Series:
             for path, data in part.patches:
                 try:
                     patch = parse(data, path)
-                    if item.reverse:
+                    if item.way.reverse:
                         patch = _reversed(patch)
                     builder.add(item, part, patch)
                 except PatchkitError as error:
@@ -236,7 +243,7 @@ class _Builder:
             for paths in known:
                 _follow(paths, mapped)
             self._mapped.setdefault(root, []).append(mapped)
-        series.steps.append(Step(item.bundle.name, patch.name, name, mapping.files))
+        series.steps.append(Step(item.bundle.name, patch.name, name, mapping.files, item.way.eol))
         series.left_out += [(item.bundle.name, patch.name, path) for path in mapping.left_out]
         series.forms += [(item.bundle.name, patch.name, form) for form in mapping.forms]
 

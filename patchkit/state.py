@@ -84,6 +84,7 @@ class BundleEntry(TypedDict):
     version: str
     loose: bool
     reverse: bool
+    eol: bool
     strip: int | None
     manifest: str | None
     variants: list[VariantEntry]

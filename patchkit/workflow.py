@@ -20,7 +20,7 @@ from .manifest import split_requirement
 from .model import Bundle
 from .planning import Planned, compute
 from .roots import Roots
-from .series import Chosen, choose, choose_loose, from_record
+from .series import Chosen, Way, choose, choose_loose, from_record
 from .session import Options, Report, Session, locate, translate
 from .signals import held
 from .staging import preflight
@@ -37,12 +37,11 @@ def apply(
     names: Sequence[str],
     *,
     dry_run: bool = False,
-    strip: int | None = None,
-    reverse: bool = False,
+    way: Way | None = None,
 ) -> Report:
-    """Add bundles (or loose patch files) to the applied set."""
+    """Add bundles (or loose patch files, ``way`` says how) to the applied set."""
     session = Session(options)
-    wanted = _wanted_with(session, names, strip=strip, reverse=reverse)
+    wanted = _wanted_with(session, names, way or Way())
     return _change(session, "apply", wanted, dry_run=dry_run, asked=_recorded_names(names))
 
 
@@ -50,16 +49,14 @@ def plan_apply(options: Options, names: Sequence[str]) -> tuple[Session, Planned
     """What :func:`apply` would do, computed and checked, nothing written."""
     session = Session(options)
     _refuse_unfinished(session)
-    wanted = _wanted_with(session, names, strip=None, reverse=False)
+    wanted = _wanted_with(session, names, Way())
     state = session.home.read_state()
     return session, compute_set(session, state, wanted, _recorded_names(names))
 
 
-def _wanted_with(
-    session: Session, names: Sequence[str], *, strip: int | None, reverse: bool
-) -> Wanted:
+def _wanted_with(session: Session, names: Sequence[str], way: Way) -> Wanted:
     _settle_tree(session)
-    asked = [_load_named(session, name, strip=strip, reverse=reverse) for name in names]
+    asked = [_load_named(session, name, way) for name in names]
     _settle(session, asked)
 
     def wanted(state: State | None) -> list[Chosen]:
@@ -79,13 +76,13 @@ def _digests(entry: BundleEntry) -> list[str]:
     return [sha256 for variant in entry["variants"] for _, sha256, _ in variant["patches"]]
 
 
-def _load_named(session: Session, name: str, *, strip: int | None, reverse: bool) -> Chosen:
+def _load_named(session: Session, name: str, way: Way) -> Chosen:
     if source.is_loose(name):
         data = source.read_loose(name, session.options.cwd)
-        return choose_loose(session.env, name, data, strip=strip, reverse=reverse)
-    if strip is not None or reverse:
+        return choose_loose(session.env, name, data, way)
+    if way != Way():
         raise UsageError(
-            "--strip and --reverse go with a loose patch file",
+            "--strip, --reverse and --eol go with a loose patch file",
             hint=f"for a bundle, write strip in manifests/{name}.toml",
         )
     return choose(session.env, session.folder, name)

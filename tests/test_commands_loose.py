@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -444,3 +445,37 @@ def test_a_patch_with_crlf_all_over_for_a_file_with_lf(lab: Lab) -> None:
     result = lab.run(site, "apply", path, check=3)
     assert "hint:" in result.stderr
     assert site.differences(before) == []
+
+
+@pytest.mark.parametrize("converted", ["patch", "file"])
+def test_line_ends_that_were_converted_on_the_way(lab: Lab, converted: str) -> None:
+    """Named, and applied only where it is asked for, with the file's own ends."""
+    site = lab.site()
+    patch = lab.base / "fix.patch"
+    data = lab.edit(ALPHA)
+    patch.write_bytes(data.replace(b"\n", b"\r\n") if converted == "patch" else data)
+    root = lab.copy(site).root
+    for info in root.glob("*.dist-info"):
+        shutil.rmtree(info)
+    path = root / ALPHA[0]
+    old = path.read_bytes().replace(b"\n", b"\r\n" if converted == "file" else b"\n")
+    path.write_bytes(old)
+    refused = lab.cli("--root", root, "apply", patch, check=3)
+    assert "differ in line ends (CR LF) alone" in refused.stderr
+    assert "patchkit apply --eol" in refused.stderr
+    lab.cli("--root", root, "apply", "--eol", patch)
+    new = path.read_bytes()
+    assert new == old.replace(ALPHA[1].strip().encode(), ALPHA[2].strip().encode())
+    lab.cli("--root", root, "verify", "fix.patch")
+    other = lab.base / "other.patch"
+    other.write_bytes(lab.edit(BETA))
+    lab.cli("--root", root, "apply", other)  # computed anew from the record
+    assert path.read_bytes() == new
+    lab.cli("--root", root, "revert", "--all")
+    assert path.read_bytes() == old
+
+
+def test_line_ends_of_a_bundle_are_no_option(lab: Lab) -> None:
+    site = lab.site()
+    lab.bundle("one", {"acme": lab.edit(ALPHA)})
+    lab.run(site, "apply", "--eol", "one", check=2)

@@ -19,6 +19,7 @@ from patchkit.hunks import (
     MAX_CANDIDATES,
     Placement,
     apply_hunks,
+    apply_with_own_ends,
     enclosing,
     heading_agrees,
     locate,
@@ -697,3 +698,70 @@ def test_places_are_those_of_the_promise(
         assert file == new
         apply_hunks(file, [reverse(hunk) for hunk in patch])
         assert file == old
+
+
+# -- line ends that were converted on the way ---------------------------------------------------
+
+
+def ends(text: str) -> list[bytes]:
+    """Lines; ``|`` stands for CR."""
+    return lines(text.replace("|", "\r"))
+
+
+CHANGED = "@@ -1,4 +1,5 @@\n a\n-b\n-c\n+B\n+C\n+D\n d\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a|\nb|\nc|\nd|\n", "a|\nB|\nC|\nD|\nd|\n"),
+        # Line by line: each line that comes ends as the one that it replaces.
+        ("a\nb|\nc\nd|\n", "a\nB|\nC\nD\nd|\n"),
+        ("a\nb\nc|\nd\n", "a\nB\nC|\nD|\nd\n"),
+        ("a|\nb|\nc|\nd", None),
+    ],
+)
+def test_line_ends_of_the_file_where_asked_for(before: str, after: str | None) -> None:
+    file, patch = ends(before), hunks(CHANGED)
+    with pytest.raises(HunkError):
+        apply_hunks(list(file), patch)
+    if after is None:  # a missing end is no other form of end
+        with pytest.raises(HunkError):
+            apply_with_own_ends(file, patch)
+        return
+    apply_with_own_ends(file, patch)
+    assert file == ends(after)
+    apply_with_own_ends(file, [reverse(hunk) for hunk in patch])
+    assert [line.rstrip() for line in file] == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_patch_that_gained_carriage_returns() -> None:
+    file = numbered(9)
+    patch = hunks(MIDDLE.replace("\n", "\r\n"))
+    with pytest.raises(HunkError) as caught:
+        apply_hunks(list(file), patch)
+    assert caught.value.data["reason"] == "line-ends"
+    assert "--eol" in (caught.value.hint or "")
+    wanted = list(file)
+    apply_hunks(wanted, hunks(MIDDLE))
+    apply_with_own_ends(file, patch)
+    assert file == wanted
+
+
+def test_lines_put_in_end_as_the_one_above() -> None:
+    file = ends("a|\nb\nc|\nd\n")
+    apply_with_own_ends(file, hunks("@@ -1,4 +1,6 @@\n a\n+x\n b\n+y\n c\n d\n"))
+    assert file == ends("a|\nx|\nb\ny\nc|\nd\n")
+    top = ends("a|\nb|\n")
+    apply_with_own_ends(top, hunks("@@ -1,2 +1,3 @@\n+x\n a\n b\n"))
+    assert top == ends("x|\na|\nb|\n")
+
+
+def test_own_ends_at_the_end_of_the_file() -> None:
+    file = ends("a|\nb|")
+    patch = hunks(
+        "@@ -1,2 +1,3 @@\n a\n-b\r\n\\ No newline at end of file\n+b\n+c\n"
+        "\\ No newline at end of file\n"
+    )
+    apply_with_own_ends(file, patch)
+    assert b"".join(file) == b"a\r\nb\nc"
