@@ -348,18 +348,24 @@ def recover(settings: Settings) -> int:
     return finish(settings, recover_environment(settings.options))
 
 
-@main.command(short_help="A bundle directory's own consistency.")
+@main.command(short_help="What bundles, or loose patch files, say by themselves.")
 @click.argument("bundles", nargs=-1, shell_complete=_complete_bundle)
 @click.option("--update-lock", is_flag=True, help="Write the locks of the patch files anew.")
+@click.option("--fix", is_flag=True, help="Count the lines of hunks anew where that is no guess.")
 @common_options
 @click.pass_obj
-def lint(settings: Settings, bundles: tuple[str, ...], update_lock: bool) -> int:
+def lint(settings: Settings, bundles: tuple[str, ...], update_lock: bool, fix: bool) -> int:
     """A bundle directory's own consistency: manifests, patches, locks.
 
+    A name that ends in .patch or .diff is a loose patch file: what it says by itself.
+
     \b
-    Example:
+    Examples:
       patchkit --bundles . lint --update-lock sm120-fusion
+      patchkit lint --fix fix.patch
     """
     from .linting import lint as lint_bundles
 
-    return finish(settings, lint_bundles(settings.options, bundles, update_lock=update_lock))
+    return finish(
+        settings, lint_bundles(settings.options, bundles, update_lock=update_lock, fix=fix)
+    )

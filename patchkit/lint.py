@@ -26,6 +26,7 @@ from .manifest import (
 )
 from .mapping import check_path, strip_path
 from .model import Bundle, FilePatch, Hunk, Patch, Target, Variant
+from .recount import recount
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -108,6 +109,30 @@ def lint_directory(folder: str) -> list[Problem]:
             text = f"holds {len(files)} patch files, but there is no manifests/{entry}.toml"
             found.append(Problem("orphan-folder", "warning", f"patches/{entry}", None, text))
     return found
+
+
+def lint_patch_file(file: str, data: bytes) -> list[Problem]:
+    """What a patch file says by itself, without a target: whether it can be read, and what
+    may surprise who applies it.  ``file`` is its name in the findings."""
+    try:
+        patch = _parse()(data, file)
+    except PatchSyntaxError as error:
+        return [_unreadable(file, data, error)]
+    return sorted(_lint_reading(file, data, patch), key=lambda problem: problem.line or 0)
+
+
+def _unreadable(file: str, data: bytes, error: PatchSyntaxError) -> Problem:
+    hint = error.hint
+    fixed, found = recount(data)
+    if any(not one.unclear for one in found):
+        try:
+            _parse()(fixed, file)
+        except PatchSyntaxError:
+            pass
+        else:
+            lines = ", ".join(str(one.line) for one in found)
+            hint = f"the counts are wrong in line {lines}; patchkit lint --fix counts anew"
+    return Problem(error.code, "error", file, error.line, error.message, hint)
 
 
 def lock_bytes(folder: str, name: str) -> bytes | None:
@@ -346,7 +371,7 @@ def _read_patches(
         try:
             patch = parse(data, path)
         except PatchSyntaxError as error:
-            found.append(Problem(error.code, "error", file, error.line, error.message, error.hint))
+            found.append(_unreadable(file, data, error))
             continue
         patches[path] = patch
         found += _lint_patch(file, data, patch)
@@ -354,12 +379,16 @@ def _read_patches(
 
 
 def _lint_patch(file: str, data: bytes, patch: Patch) -> Iterator[Problem]:
+    yield from _lint_dep3(file, patch)
+    yield from _lint_reading(file, data, patch)
+
+
+def _lint_reading(file: str, data: bytes, patch: Patch) -> Iterator[Problem]:
     theirs = _unidiff(data, patch)
     if theirs is not None:
         hint = "one of the two readers is wrong; please report it, with the patch"
         for line, text in _differences(patch, theirs):
             yield Problem("second-opinion", "error", file, line, text, hint)
-    yield from _lint_dep3(file, patch)
     yield from _lint_twice(file, patch)
     yield from _lint_line_ends(file, data, patch)
     for part in patch.files:

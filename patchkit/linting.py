@@ -7,7 +7,8 @@ there are any, and writes locks.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from . import bundles as source
 from . import lint as rules
@@ -15,25 +16,42 @@ from .distributions import find_distribution
 from .environment import Environment, open_environment
 from .errors import PatchkitError, Refused
 from .fsio import Root
+from .recount import recount
 from .session import Options, Report
 
 
-def lint(options: Options, names: Sequence[str], *, update_lock: bool) -> Report:
-    """Every problem of the named bundles (all, without names); exit code 1 on an error."""
-    folder = source.bundle_dir(options.bundles, options.environ, options.cwd)
-    everything = not names
-    wanted = list(names) or source.list_names(folder)
-    written = _update_locks(folder, wanted) if update_lock else []
+def lint(
+    options: Options, names: Sequence[str], *, update_lock: bool = False, fix: bool = False
+) -> Report:
+    """Every problem of the named bundles and loose patch files (of all bundles, without
+    names); exit code 1 on an error.  ``fix`` counts the lines of hunks anew first, where
+    that is no guess."""
+    loose = [name for name in names if source.is_loose(name)]
+    bundles = [name for name in names if not source.is_loose(name)]
+    folder = None
+    if bundles or not loose:
+        folder = source.bundle_dir(options.bundles, options.environ, options.cwd)
+        bundles = bundles or source.list_names(folder)
+    fixed: list[dict[str, Any]] = []
+    written: list[str] = []
+    if fix:
+        fixed = [one for name in loose for one in _fix(options.cwd, name)]
+        for name in bundles if folder is not None else []:
+            fixed += _fix_bundle(str(folder), name)
+    if update_lock and folder is not None:
+        written = _update_locks(folder, bundles)
     env = _environment(options)
     problems = []
-    for name in wanted:
+    for name in bundles if folder is not None else []:
         problems += rules.lint_bundle(
-            folder,
+            str(folder),
             name,
             target_bytes=None if env is None else _Targets(env),
-            versions=None if env is None else _versions(env, folder, name),
+            versions=None if env is None else _versions(env, str(folder), name),
         )
-    if everything:
+    for name in loose:
+        problems += rules.lint_patch_file(name, source.read_loose(name, options.cwd))
+    if folder is not None and not names:
         seen = set(problems)
         problems += [p for p in rules.lint_directory(folder) if p not in seen]
     failed = any(problem.severity == "error" for problem in problems)
@@ -45,23 +63,51 @@ def lint(options: Options, names: Sequence[str], *, update_lock: bool) -> Report
                 "python": None if env is None else env.python,
             },
             "folder": folder,
-            "bundles": wanted,
+            "bundles": bundles,
+            "patches": loose,
             "problems": [problem._asdict() for problem in problems],
+            "fixed": fixed,
             "written": written,
         },
         exit_code=1 if failed else 0,
+        changed=bool(fixed or written),
     )
+
+
+def _fix_bundle(folder: str, name: str) -> Iterator[dict[str, Any]]:
+    _must_not_be_shipped(folder)
+    bundle = source.load_bundle(folder, name)
+    for path in rules.named_patches(bundle):
+        yield from _fix(os.path.join(folder, "patches"), path)
+
+
+def _fix(folder: str, path: str) -> Iterator[dict[str, Any]]:
+    """Count the hunks of one patch file anew; what was changed, or was unclear."""
+    full = os.path.join(folder, path)
+    data, found = recount(source.read_loose(full))
+    if any(not one.unclear for one in found):
+        root = Root(os.path.dirname(full) or ".")
+        try:
+            root.replace(os.path.basename(full), data, os.stat(full).st_mode & 0o777)
+        finally:
+            root.close()
+    for one in found:
+        yield {"file": path, **one._asdict()}
+
+
+def _must_not_be_shipped(folder: str) -> None:
+    if source.is_shipped(folder):
+        raise Refused(
+            f"{folder} holds the bundles that came with patchkit; they stay as they are",
+            code="shipped-bundles",
+            hint="name a bundle directory of your own: patchkit --bundles DIR lint …",
+        )
 
 
 def _update_locks(folder: str, names: Sequence[str]) -> list[str]:
     """Write the locks that differ, of bundles that have patches which can be read; the
     paths written."""
-    if source.is_shipped(folder):
-        raise Refused(
-            f"{folder} holds the bundles that came with patchkit; their locks stay as they are",
-            code="shipped-bundles",
-            hint="name a bundle directory of your own: patchkit --bundles DIR lint --update-lock",
-        )
+    _must_not_be_shipped(folder)
     written = []
     root = Root(folder)
     try:

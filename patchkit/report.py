@@ -323,13 +323,23 @@ def _lint(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
         lines.append(f"{place}: {word}: {problem['message']}")
         if problem["hint"]:
             lines.append(f"  hint: {problem['hint']}")
+    lines += [
+        f"{item['file']}:{item['line']}: "
+        + (
+            "the body can end in more than one place: left as it is"
+            if item["unclear"]
+            else f"counted anew: {item['before']} is {item['after']}"
+        )
+        for item in data["fixed"]
+    ]
     lines += [f"wrote {path}" for path in data["written"]]
     errors = sum(1 for p in data["problems"] if p["severity"] == "error")
     warnings = len(data["problems"]) - errors
     found = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+    what = [_count(len(data["bundles"]), "bundle")] if data["bundles"] else []
+    what += [_count(len(data["patches"]), "patch file")] if data["patches"] else []
     lines.append(
-        f"{_count(len(data['bundles']), 'bundle')}: "
-        + (found if data["problems"] else "no problem found")
+        f"{', '.join(what) or 'nothing'}: " + (found if data["problems"] else "no problem found")
     )
     return lines
 

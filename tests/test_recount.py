@@ -1,0 +1,110 @@
+"""Hunk headers counted anew: what was wrong is put right, and nothing is guessed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from patchkit.errors import PatchSyntaxError
+from patchkit.hunks import split
+from patchkit.patchfile import parse
+from patchkit.recount import recount
+from tests.conftest import Cli
+from tests.releases import ROOT
+from tests.strategies import contents, edited
+
+HEADER = b"--- a/x\n+++ b/x\n"
+BODY = b" a\n-b\n+B\n+C\n c\n"
+RIGHT = b"@@ -1,3 +1,4 @@ def f():\n"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(b"@@ -1,2 +1,4 @@", b"@@ -1,4 +1,4 @@", b"@@ -1,3 +1,3 @@", b"@@ -1,3 +1,5 @@"),
+        *(b"@@ -1 +1 @@", b"@@ -1,9 +1,9 @@", b"@@ -1,0 +1,0 @@"),
+    ],
+)
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"",
+        b"-- \n2.45.1\n",
+        b"-- \n2.45.1\n\n",
+        b"diff --git a/y b/y\n",
+        b"--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n",
+        b"@@ -9 +10 @@\n-a\n+b\n",
+        b"Only in b: y\n",
+    ],
+)
+def test_counts_are_put_right(wrong: bytes, tail: bytes) -> None:
+    bad = HEADER + wrong + b" def f():\n" + BODY + tail
+    good, found = recount(bad)
+    assert good == HEADER + RIGHT + BODY + tail
+    assert [(one.line, one.after, one.unclear) for one in found] == [(3, "-1,3 +1,4", False)]
+    assert recount(good) == (good, [])
+
+
+def test_blank_lines_at_the_end_of_a_body() -> None:
+    """Context that lost its space, or a gap: one right number tells, else it is unclear."""
+    for stated, after in ((b"-1,4 +1,9", "-1,4 +1,5"), (b"-1,9 +1,4", "-1,3 +1,4")):
+        _, found = recount(HEADER + b"@@ " + stated + b" @@\n" + BODY + b"\n")
+        assert [(one.after, one.unclear) for one in found] == [(after, False)]
+    bad = HEADER + b"@@ -1,9 +1,9 @@\n" + BODY + b"\n"
+    data, found = recount(bad)
+    assert data == bad
+    assert [one.unclear for one in found] == [True]
+    right = HEADER + b"@@ -1,4 +1,5 @@\n" + BODY + b"\n"
+    assert recount(right) == (right, [])
+
+
+def test_what_is_no_hunk_is_left_alone() -> None:
+    for data in (b"", b"@@ -1,9 +1,9 @@\n a\n", b"prose\n@@ -1,2 +3,4 @@\n+x\n", b"\0\xff\n"):
+        assert recount(data) == (data, [])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "patches").rglob("*.patch")), ids=lambda p: p.name)
+def test_shipped_patches_are_counted_right(path: Path) -> None:
+    data = path.read_bytes()
+    assert recount(data) == (data, [])
+
+
+@given(st.data())
+def test_a_right_patch_stays_and_a_spoilt_one_comes_back(data: st.DataObject) -> None:
+    before = data.draw(contents(min_lines=2))
+    sides = [split(side) for side in (before, data.draw(edited(before)))]
+    assume(sides[0] != sides[1] and all(x.endswith(b"\n") for side in sides for x in side))
+    unified = difflib.diff_bytes(difflib.unified_diff, sides[0], sides[1], b"a/x", b"b/x")
+    good = b"".join(unified)
+    assert recount(good) == (good, [])
+    headers = list(re.finditer(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", good))
+    one = data.draw(st.sampled_from(headers))
+    old = int(one[2] or 1) + data.draw(st.sampled_from([-1, 1, 5]))
+    assume(old >= 0)
+    spoilt = b"@@ -%s,%d +%s,%s @@" % (one[1], old, one[3], one[4] or b"1")
+    fixed, found = recount(good[: one.start()] + spoilt + good[one.end() :])
+    assert len(found) == 1
+    if not found[0].unclear:
+        assert parse(fixed, "x").files == parse(good, "x").files
+
+
+def test_the_command_counts_anew(cli: Cli, tmp_path: Path) -> None:
+    patch = tmp_path / "fix.patch"
+    patch.write_bytes(HEADER + b"@@ -1,5 +1,4 @@\n" + BODY)
+    patch.chmod(0o640)
+    with pytest.raises(PatchSyntaxError):
+        parse(patch.read_bytes(), "x")
+    found = cli("lint", patch, check=1)
+    assert "patchkit lint --fix" in found.stdout
+    fixed = cli("lint", "--fix", patch)
+    assert "counted anew: -1,5 +1,4 is -1,3 +1,4" in fixed.stdout
+    assert patch.stat().st_mode & 0o777 == 0o640
+    assert patch.read_bytes() == HEADER + b"@@ -1,3 +1,4 @@\n" + BODY
+    cli("lint", patch)
+    report = cli("lint", "--json", patch).json
+    assert (report["patches"], report["bundles"], report["fixed"]) == ([str(patch)], [], [])
