@@ -352,10 +352,15 @@ class Lab:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # A suite that runs in the background has SIGINT ignored; a command has not.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+            # A suite in the background, or under nohup, has these ignored; a command has not.
+            preexec_fn=_default_signals,  # noqa: PLW1509
             **more,
         )
+
+
+def _default_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def unprivileged() -> tuple[str, ...]:
