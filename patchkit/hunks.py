@@ -4,21 +4,21 @@ Owns promise 3: every context and removed line matches byte for byte (no fuzz), 
 is taken only where it is the single match or the hunk's section heading singles it out,
 and never into another def or class than the heading names.  Must not do I/O.
 
-A file is a list of lines, each with its own ``\\n`` but perhaps the last.  All hunks of a
-file patch are placed on the contents before the first of them, then spliced in from the
-last to the first.
+All hunks of a file patch are placed on the contents before the first of them.  Where every
+one stands at its stated line, as nearly always, the bytes are compared and spliced as they
+are (:func:`patch_text`); else the file becomes a list of lines, each with its own ``\\n``
+but perhaps the last, and places are looked for.
 """
 
 from __future__ import annotations
 
-import io
 import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from .errors import HunkError
-from .model import Hunk
+from .model import Hunk, split
 
 # xdiff's default rule for a section heading (xdl_emit.c, def_ff) and git's built-in
 # "python" driver (userdiff.c).
@@ -45,9 +45,83 @@ class Placement(NamedTuple):
     offset: int
 
 
-def split(data: bytes) -> list[bytes]:
-    """Lines of a file, split at ``\\n`` alone, each with its end."""
-    return io.BytesIO(data).readlines()
+def patch_text(
+    data: bytes,
+    hunks: Sequence[Hunk],
+    *,
+    exact: bool = False,
+    c: bool = False,
+    own_ends: bool = False,
+) -> tuple[bytes, tuple[Placement, ...]]:
+    """The contents with all hunks applied, and where each went; :class:`HunkError` where
+    one has no place.  ``exact`` and ``c`` are those of :func:`apply_hunks`; with
+    ``own_ends`` a file of other line ends is patched by :func:`apply_with_own_ends`.
+    """
+    offsets = _stated_offsets(data, hunks, exact=exact)
+    if offsets is not None:
+        parts: list[bytes] = []
+        at = 0
+        for hunk, offset in zip(hunks, offsets, strict=True):
+            parts += (data[at:offset], hunk.new_text)
+            at = offset + len(hunk.old_text)
+        parts.append(data[at:])
+        return b"".join(parts), tuple(Placement(_stated(hunk) + 1, 0) for hunk in hunks)
+    lines = split(data)
+    try:
+        places = apply_hunks(lines, hunks, exact=exact, c=c)
+    except HunkError:
+        if not own_ends:
+            raise
+        places = apply_with_own_ends(lines, hunks, c=c)
+    return b"".join(lines), places
+
+
+def _stated_offsets(data: bytes, hunks: Sequence[Hunk], *, exact: bool) -> list[int] | None:
+    """Where in the bytes each hunk begins, if all stand at the lines that they state.
+
+    The same rules as :func:`_fits`, without a list of lines.
+    """
+    offsets: list[int] = []
+    line = at = floor = 0
+    for hunk in hunks:
+        stated, text = _stated(hunk), hunk.old_text
+        if stated < line:
+            return None
+        skipped = _skip_lines(data, at, stated - line)
+        if skipped is None or skipped < floor:
+            return None
+        line, at = stated, skipped
+        floor = at + len(text)
+        whole = text[-1:] in (b"", b"\n") or floor == len(data)
+        if not whole or data[at:floor] != text:
+            return None
+        bare = hunk.leading == hunk.trailing == 0 and hunk.old_start > 1 and text
+        if not exact and not bare and hunk.trailing == 0 and floor != len(data):
+            return None
+        if not exact and not bare and hunk.old_start <= 1 and stated:
+            return None
+        offsets.append(at)
+    return offsets
+
+
+def _skip_lines(data: bytes, at: int, count: int) -> int | None:
+    """The offset ``count`` lines on from the start of a line; None where there are fewer.
+
+    Far ones are reached in steps, whose line ends are counted in C.
+    """
+    while count > 64:
+        step = data.count(b"\n", at, at + 32 * count)
+        if not step:
+            break
+        if step > count:
+            break
+        at = data.rindex(b"\n", at, at + 32 * count) + 1
+        count -= step
+    for _ in range(count):
+        at = data.find(b"\n", at) + 1
+        if not at:
+            return None
+    return at
 
 
 def apply_hunks(
@@ -66,7 +140,7 @@ def apply_hunks(
         places = locate(lines, hunks, c=c)
     for hunk, place in zip(reversed(hunks), reversed(places), strict=True):
         begin = place.line - 1
-        lines[begin : begin + len(hunk.old)] = hunk.new
+        lines[begin : begin + hunk.old_count] = hunk.new
     return tuple(places)
 
 
@@ -79,13 +153,16 @@ def apply_with_own_ends(
     """
     plain = [_unix(line) for line in lines]
     found = [
-        hunk._replace(old=tuple(map(_unix, hunk.old)), new=tuple(map(_unix, hunk.new)))
+        hunk._replace(
+            old_text=hunk.old_text.replace(b"\r\n", b"\n"),
+            new_text=hunk.new_text.replace(b"\r\n", b"\n"),
+        )
         for hunk in hunks
     ]
     places = locate(plain, found, c=c)
     for hunk, place in zip(reversed(found), reversed(places), strict=True):
         begin = place.line - 1
-        lines[begin : begin + len(hunk.old)] = _with_own_ends(lines, begin, hunk)
+        lines[begin : begin + hunk.old_count] = _with_own_ends(lines, begin, hunk)
     return tuple(places)
 
 
@@ -126,8 +203,8 @@ def reverse(hunk: Hunk) -> Hunk:
     return Hunk(
         hunk.new_start,
         hunk.old_start,
-        hunk.new,
-        hunk.old,
+        hunk.new_text,
+        hunk.old_text,
         hunk.leading,
         hunk.trailing,
         hunk.heading,
@@ -141,16 +218,18 @@ def locate(lines: list[bytes], hunks: Sequence[Hunk], *, c: bool = False) -> lis
     or more than one."""
     places: list[int | None] = []
     exact = True
+    floor = 0
     for hunk in hunks:
         stated = _stated(hunk)
         fits = _fits(lines, hunk, stated)
-        exact = exact and fits
+        exact = exact and fits and stated >= floor
+        floor = stated + hunk.old_count
         places.append(stated if fits else None)
     if exact:
         return [Placement(place + 1, 0) for place in places if place is not None]
     # Some hunk moved, so the stated line of the others proves nothing by itself: a twin
     # of the block may stand there by chance.
-    search = _Search(lines, c=c)
+    search = _Search(lines, hunks, c=c)
     found: list[Placement] = []
     floor = 0
     for number, hunk in enumerate(hunks, 1):
@@ -162,7 +241,7 @@ def locate(lines: list[bytes], hunks: Sequence[Hunk], *, c: bool = False) -> lis
                 hunk=number,
                 line=hunk.line,
             )
-        floor = place + len(hunk.old)
+        floor = place + hunk.old_count
         found.append(Placement(place + 1, place - _stated(hunk)))
     return found
 
@@ -170,14 +249,14 @@ def locate(lines: list[bytes], hunks: Sequence[Hunk], *, c: bool = False) -> lis
 def _stated(hunk: Hunk) -> int:
     """The line (from 0) that the header names; "-N,0" names the line before.  A new file
     begins at its start, whatever line a maker wrote there."""
-    if hunk.old:
+    if hunk.old_text:
         return hunk.old_start - 1
     return 0 if hunk.old_start == 1 and hunk.new_start <= 1 else hunk.old_start
 
 
 def _matches(lines: list[bytes], hunk: Hunk, place: int) -> bool:
-    end = place + len(hunk.old)
-    return place >= 0 and end <= len(lines) and tuple(lines[place:end]) == hunk.old
+    end = place + hunk.old_count
+    return place >= 0 and end <= len(lines) and b"".join(lines[place:end]) == hunk.old_text
 
 
 def _fits(lines: list[bytes], hunk: Hunk, place: int) -> bool:
@@ -185,7 +264,7 @@ def _fits(lines: list[bytes], hunk: Hunk, place: int) -> bool:
         return False
     # No context and not at the start: made with -U0, so that its line alone says where.
     bare = hunk.leading == hunk.trailing == 0 and hunk.old_start > 1
-    if bare and hunk.old and place == _stated(hunk):
+    if bare and hunk.old_text and place == _stated(hunk):
         return True
     return _anchored(hunk, place, len(lines))
 
@@ -198,30 +277,69 @@ def _anchored(hunk: Hunk, place: int, count: int) -> bool:
     """
     if hunk.old_start <= 1 and place != 0:
         return False
-    return hunk.trailing > 0 or place + len(hunk.old) == count
+    return hunk.trailing > 0 or place + hunk.old_count == count
 
 
 def _anchor(hunk: Hunk, count: int) -> int | None:
     """The one line (from 0) at which an anchored hunk can stand; None for any other."""
     if hunk.old_start <= 1:
         return 0
-    return count - len(hunk.old) if hunk.trailing == 0 else None
+    return count - hunk.old_count if hunk.trailing == 0 else None
 
 
 class _Search:
-    """The file as one string, so that a block is found in C and in linear time."""
+    """Finds blocks of lines in a file by the rarest line of each.
 
-    def __init__(self, lines: list[bytes], *, c: bool = False) -> None:
+    The lines are counted once, and one pass notes where those rarest lines stand, for the
+    blocks of all hunks: a thousand hunks cost no more passes than one.  A block of which
+    every line is frequent is looked for in the text, in C.
+    """
+
+    def __init__(self, lines: list[bytes], hunks: Sequence[Hunk], *, c: bool = False) -> None:
         self.lines = lines
         self.c = c
-        self.data = b"".join(lines)
+        self._hunks = hunks
+        self._text: bytes | None = None
+        self._counts: Counter[bytes] | None = None
+        self._where: dict[bytes, list[int]] = {}
 
     def places(self, block: tuple[bytes, ...]) -> tuple[list[int], bool]:
         """Lines (from 0) at which the block stands; and whether there were too many."""
-        text = b"".join(block)
-        if not text:
+        if not block:
             return [], False
-        data = self.data
+        if self._counts is None:
+            self._index()
+        rarest = self._rarest(block)
+        numbers = self._where.get(rarest)
+        if numbers is None:
+            return self._in_text(block) if self._count(rarest) else ([], False)
+        before = block.index(rarest)
+        starts = (number - before for number in numbers)
+        size = len(block)
+        return [n for n in starts if n >= 0 and tuple(self.lines[n : n + size]) == block], False
+
+    def _index(self) -> None:
+        self._counts = Counter(self.lines)
+        for hunk in self._hunks:
+            for block in (hunk.old, hunk.new):
+                rarest = self._rarest(block) if block else b""
+                if 0 < self._count(rarest) <= MAX_CANDIDATES:
+                    self._where[rarest] = []
+        if self._where:
+            for number, line in enumerate(self.lines):
+                if line in self._where:
+                    self._where[line].append(number)
+
+    def _count(self, line: bytes) -> int:
+        return 0 if self._counts is None else self._counts[line]
+
+    def _rarest(self, block: tuple[bytes, ...]) -> bytes:
+        return min(block, key=self._count)
+
+    def _in_text(self, block: tuple[bytes, ...]) -> tuple[list[int], bool]:
+        if self._text is None:
+            self._text = b"".join(self.lines)
+        data, text = self._text, b"".join(block)
         found: list[int] = []
         line = at = 0
         start = data.find(text)
@@ -240,7 +358,7 @@ class _Search:
 def _find(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> int:
     lines = search.lines
     stated = _stated(hunk)
-    if not hunk.old:
+    if not hunk.old_text:
         if _fits(lines, hunk, stated):
             return stated
         raise _not_found(search, hunk, number, hunks)
@@ -374,14 +492,15 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
             hint="if upstream has it, the bundle needs an 'upstream' variant for this release;"
             " if another bundle did it, one of the two is enough",
         )
+    old = hunk.old
     near, score = nearest(lines, hunk)
     detail: list[str] = []
     data: dict[str, object] = {"reason": "not-found"}
     message = "the hunk's lines are not in the file"
     hint = "compare the release with the one that the patch was made for"
     if near is not None:
-        window = lines[near : near + len(hunk.old)]
-        reason = _difference(hunk.old, window)
+        window = lines[near : near + len(old)]
+        reason = _difference(old, window)
         where = _text(enclosing(lines, near))
         data = {
             "reason": reason,
@@ -402,10 +521,9 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
             hint = "an editor or mailer changed blanks in the patch; fetch it again"
         inside = f" in '{where}'" if where else ""
         detail.append(f"nearest: line {near + 1}{inside}, {score:.0%} of the lines are equal")
-        data["expected"] = [_text(line) for line in hunk.old]
+        data["expected"] = [_text(line) for line in old]
         data["found"] = [_text(line) for line in window]
-        for offset in range(len(hunk.old)):
-            want = hunk.old[offset]
+        for offset, want in enumerate(old):
             have = window[offset] if offset < len(window) else None
             if want == have:
                 detail.append(f"    {near + 1 + offset:>6}   {_text(want)}")
@@ -414,8 +532,8 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
                 found = "(end of file)" if have is None else _visible(have, want)
                 detail.append(f"  found {near + 1 + offset:>4}   {found}")
     else:
-        detail.extend(f"  expected   {_text(line)}" for line in hunk.old[:12])
-        data["expected"] = [_text(line) for line in hunk.old]
+        detail.extend(f"  expected   {_text(line)}" for line in old[:12])
+        data["expected"] = [_text(line) for line in old]
     if _count_applied(search, hunks):
         data["half_applied"] = True
         detail.append("some other hunks of this file are already there: it is half applied")
@@ -436,7 +554,7 @@ def looks_applied(lines: list[bytes], hunks: Sequence[Hunk]) -> bool:
 
 def locate_plain(lines: list[bytes], hunks: Sequence[Hunk]) -> list[int]:
     """Like :func:`locate`, without any diagnosis (which itself asks this)."""
-    search = _Search(lines)
+    search = _Search(lines, hunks)
     places = []
     floor = 0
     for hunk in hunks:
@@ -454,7 +572,7 @@ def locate_plain(lines: list[bytes], hunks: Sequence[Hunk]) -> list[int]:
             place = found[0]
         if place < floor:
             raise HunkError("not applied")
-        floor = place + len(hunk.old)
+        floor = place + hunk.old_count
         places.append(place)
     return places
 
@@ -463,7 +581,7 @@ def _count_applied(search: _Search, hunks: Sequence[Hunk]) -> int:
     if len(hunks) < 2:
         return 0
     return sum(
-        1 for hunk in hunks if hunk.new and not search.places(hunk.old)[0]
+        1 for hunk in hunks if hunk.new_text and not search.places(hunk.old)[0]
         and search.places(hunk.new)[0]
     )  # fmt: skip
 
@@ -474,21 +592,26 @@ def nearest(lines: Sequence[bytes], hunk: Hunk) -> tuple[int | None, float]:
     Each line that occurs in both votes for an alignment, so the cost is linear.
     """
     where: dict[bytes, list[int]] = {}
-    for offset, line in enumerate(hunk.old):
+    old = hunk.old
+    for offset, line in enumerate(old):
         key = line.strip()
         if len(key) > 2 and len(where.setdefault(key, [])) < 8:
             where[key].append(offset)
     votes: Counter[int] = Counter()
+    left = dict.fromkeys(where, MAX_CANDIDATES)  # a line that stands everywhere tells nothing
     for number, line in enumerate(lines):
-        for offset in where.get(line.strip(), ()):
-            votes[number - offset] += 1
+        key = line.strip()
+        if key in where and left[key]:
+            left[key] -= 1
+            for offset in where[key]:
+                votes[number - offset] += 1
     stated = _stated(hunk)
     best = max(votes, key=lambda place: (votes[place], -abs(place - stated)), default=None)
     if best is None:
         return None, 0.0
     best = max(best, 0)
-    same = sum(1 for want, have in zip(hunk.old, lines[best:], strict=False) if want == have)
-    return best, same / max(len(hunk.old), 1)
+    same = sum(1 for want, have in zip(old, lines[best:], strict=False) if want == have)
+    return best, same / max(len(old), 1)
 
 
 def _difference(want: Sequence[bytes], have: Sequence[bytes]) -> str:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from . import bundles
 from .errors import ManifestError, PatchkitError, PatchSyntaxError, Refused
-from .hunks import split
 from .jit import is_compiled, is_generator
 from .manifest import (
     parse_manifest,
@@ -25,7 +24,7 @@ from .manifest import (
     version_matches,
 )
 from .mapping import check_path, strip_path
-from .model import Bundle, FilePatch, Hunk, Patch, Target, Variant
+from .model import Bundle, FilePatch, Hunk, Patch, Target, Variant, split
 from .recount import recount
 
 if TYPE_CHECKING:
@@ -457,7 +456,7 @@ def _lint_context(file: str, part: FilePatch) -> Iterator[Problem]:
         return
     for number, hunk in enumerate(part.hunks, 1):
         short: list[str] = []
-        if hunk.leading < CONTEXT and hunk.old_start > bool(hunk.old):
+        if hunk.leading < CONTEXT and hunk.old_start > bool(hunk.old_text):
             short.append(f"{hunk.leading} before")
         if hunk.trailing < CONTEXT and number < len(part.hunks):
             short.append(f"{hunk.trailing} after")
@@ -598,11 +597,12 @@ def _find(
 
 def _lint_places(file: str, part: FilePatch, lines: list[bytes]) -> Iterator[Problem]:
     for number, hunk in enumerate(part.hunks, 1):
-        size = len(hunk.old)
+        old = hunk.old
+        size = len(old)
         places = [
             place + 1
             for place, line in enumerate(lines)
-            if size and line == hunk.old[0] and tuple(lines[place : place + size]) == hunk.old
+            if size and line == old[0] and tuple(lines[place : place + size]) == old
         ]
         if len(places) > 1:
             shown = ", ".join(map(str, places[:5])) + (", …" if len(places) > 5 else "")

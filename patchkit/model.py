@@ -8,10 +8,16 @@ escapes, as :func:`os.fsdecode` makes them.
 
 from __future__ import annotations
 
+import io
 from typing import Literal, NamedTuple
 
 FileKind = Literal["file", "symlink"]
 ChangeKind = Literal["modify", "add", "delete", "rename", "copy"]
+
+
+def split(data: bytes) -> list[bytes]:
+    """Lines, split at ``\\n`` alone, each with its end."""
+    return io.BytesIO(data).readlines()
 
 
 class FileState(NamedTuple):
@@ -26,18 +32,19 @@ class FileState(NamedTuple):
 
 
 class Hunk(NamedTuple):
-    """One hunk.  ``old`` and ``new`` hold whole lines, each with its own ``\\n`` if any.
+    """One hunk.  ``old_text`` and ``new_text`` are whole lines, each with its own ``\\n``
+    but perhaps the last; ``old`` and ``new`` are the same as lines.
 
     ``old_start`` and ``new_start`` count from 1, as in the header; ``leading`` and
     ``trailing`` are the numbers of context lines at the ends; ``heading`` is the text
-    behind the second ``@@``; ``line`` is where the header stands in the patch file.
-    ``body`` holds the prefixed lines as they stand in the patch.
+    behind the second ``@@``; ``line`` is where the header stands in the patch file;
+    ``signs`` is the first byte of each line of the body.
     """
 
     old_start: int
     new_start: int
-    old: tuple[bytes, ...]
-    new: tuple[bytes, ...]
+    old_text: bytes
+    new_text: bytes
     leading: int
     trailing: int
     heading: bytes
@@ -45,20 +52,19 @@ class Hunk(NamedTuple):
     signs: bytes
 
     @property
-    def body(self) -> tuple[bytes, ...]:
-        """The lines of the body as they stand in the patch; made anew at each call, since
-        keeping them would double what a large patch takes."""
-        old, new = iter(self.old), iter(self.new)
-        lines: list[bytes] = []
-        for sign in self.signs:
-            if sign == 92:
-                lines.append(b"\\ No newline at end of file\n")
-                continue
-            text = next(old) if sign != 43 else b""
-            text = next(new) if sign != 45 else text
-            prefix = b"" if sign in (10, 13) else bytes((sign,))
-            lines.append(prefix + (text if text[-1:] == b"\n" else text + b"\n"))
-        return tuple(lines)
+    def old(self) -> tuple[bytes, ...]:
+        """The old lines; made anew at each call."""
+        return tuple(split(self.old_text))
+
+    @property
+    def new(self) -> tuple[bytes, ...]:
+        """The new lines; made anew at each call."""
+        return tuple(split(self.new_text))
+
+    @property
+    def old_count(self) -> int:
+        """How many old lines there are."""
+        return len(self.signs) - self.signs.count(b"+") - self.signs.count(b"\\")
 
 
 class BinaryHunk(NamedTuple):

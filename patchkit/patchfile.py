@@ -393,15 +393,15 @@ class _Reader:
         if not hunks:
             raise PatchSyntaxError("a hunk header that is not understood", line=start + 3)
         change: ChangeKind = "modify"
-        if minus is None or (_epoch(minus_line) and not hunks[0].old):
+        if minus is None or (_epoch(minus_line) and not hunks[0].old_text):
             change = "add"
-        if plus is None or (_epoch(plus_line) and not hunks[0].new):
+        if plus is None or (_epoch(plus_line) and not hunks[0].new_text):
             if change == "add":
                 raise PatchSyntaxError("a file that is neither before nor after", line=start + 1)
             change = "delete"
-        if change == "add" and (hunks[0].old or len(hunks) > 1):
+        if change == "add" and (hunks[0].old_text or len(hunks) > 1):
             raise PatchSyntaxError("a new file with lines to remove", line=start + 1)
-        if change == "delete" and (hunks[0].new or len(hunks) > 1):
+        if change == "delete" and (hunks[0].new_text or len(hunks) > 1):
             raise PatchSyntaxError("a deleted file with lines that stay", line=start + 1)
         return FilePatch(
             change,
@@ -440,14 +440,14 @@ class _Reader:
         while self.at < len(self.lines) and self.lines[self.at].startswith(b"@@ -"):
             hunk = self._hunk()
             # A hunk that removes nothing names the line before it.
-            begin = hunk.old_start if hunk.old else hunk.old_start + 1
+            begin = hunk.old_start if hunk.old_text else hunk.old_start + 1
             if begin < floor:
                 raise PatchSyntaxError(
                     "hunks that overlap or stand out of order",
                     line=hunk.line,
                     hint="sort the hunks of the file by their first line",
                 )
-            floor = begin + len(hunk.old)
+            floor = begin + hunk.old_count
             hunks.append(hunk)
         return tuple(hunks)
 
@@ -466,12 +466,15 @@ class _Reader:
             body = lines[start + 1 : place]
             signs = bytes([line[0] for line in body])
         place = start + 1 + len(body)
-        # A blank context line may have lost its space (13 % of real patches).
-        texts = [line[1:] if line[0] > 13 else line for line in body]
-        if 92 in signs:
-            self._cut_newlines(texts, signs, start)
-        old = tuple(compress(texts, signs.translate(_IN_OLD)))
-        new = tuple(compress(texts, signs.translate(_IN_NEW)))
+        sides = (signs.translate(_IN_OLD), signs.translate(_IN_NEW))
+        if 92 in signs or any(b"\0" in line for line in body):
+            # A blank context line may have lost its space (13 % of real patches).
+            texts = [line[1:] if line[0] > 13 else line for line in body]
+            if 92 in signs:
+                self._cut_newlines(texts, signs, start)
+            old, new = (b"".join(compress(texts, side)) for side in sides)
+        else:
+            old, new = (_without_signs(b"".join(compress(body, side))) for side in sides)
         plain = signs.replace(b"\\", b"")
         leading = len(plain) - len(plain.lstrip(b" \n\r"))
         trailing = len(plain) - len(plain.rstrip(b" \n\r"))
@@ -676,6 +679,17 @@ class _Reader:
 
 
 # -- names ------------------------------------------------------------------------------
+
+
+def _without_signs(body: bytes) -> bytes:
+    """Lines without the sign at the head of each, which may be a blank line that lost its
+    own.  The body holds no NUL: it marks where a sign was, until all are found, so that a
+    line of context that begins with a minus keeps it.
+    """
+    text = b"\n" + body
+    for sign in (b"\n ", b"\n-", b"\n+"):
+        text = text.replace(sign, b"\n\0")
+    return text.replace(b"\n\0", b"\n")[1:]
 
 
 def _bad_hunk_header(place: int, line: bytes) -> PatchSyntaxError:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .errors import HunkError, PatchkitError, Refused
-from .hunks import C_SOURCES, Placement, apply_hunks, apply_with_own_ends, reverse, split
+from .hunks import C_SOURCES, Placement, patch_text, reverse
 from .mapping import Mapped
 from .model import BinaryHunk, FileKind, FilePatch, FileState
 from .paths import folders_above
@@ -63,35 +63,17 @@ class Wanted(NamedTuple):
 
 
 class _File:
-    """A file while patches are applied: its lines are split once for all of them."""
+    """A file while patches are applied."""
 
-    __slots__ = ("data", "kind", "lines", "mode")
+    __slots__ = ("data", "kind", "mode")
 
     def __init__(self, state: FileState) -> None:
         self.kind = state.kind
         self.mode = state.mode
-        self.data: bytes | None = state.data
-        self.lines: list[bytes] | None = None
-
-    def editable(self) -> list[bytes]:
-        if self.lines is None:
-            self.lines = split(self.bytes())
-        self.data = None
-        return self.lines
-
-    def bytes(self) -> bytes:
-        if self.data is None:
-            assert self.lines is not None
-            self.data = b"".join(self.lines)
-        return self.data
-
-    def settle(self) -> None:
-        """No patch is to come: lines take three times the room of the bytes."""
-        self.bytes()
-        self.lines = None
+        self.data = state.data
 
     def state(self) -> FileState:
-        return FileState(self.kind, self.mode, self.bytes())
+        return FileState(self.kind, self.mode, self.data)
 
 
 def materialise(steps: Sequence[Step], pristine: Callable[[Key], FileState | None]) -> Wanted:
@@ -110,12 +92,6 @@ def materialise(steps: Sequence[Step], pristine: Callable[[Key], FileState | Non
 class _Series:
     def __init__(self, steps: Sequence[Step], pristine: Callable[[Key], FileState | None]) -> None:
         self._read = pristine
-        self._left = Counter(
-            (step.root, path)
-            for step in steps
-            for mapped in step.files
-            for path in {mapped.old, mapped.new} - {None}
-        )
         self.pristine: dict[Key, tuple[FileKind, int, str] | None] = {}
         self.files: dict[Key, _File | None] = {}
         # How many files that are there lie below each folder.
@@ -149,17 +125,11 @@ class _Series:
             if file is None:
                 out[key] = None
                 continue
-            data = file.bytes()
+            data = file.data
             sha256 = _sha256(data)
             same = self.pristine[key] == (file.kind, file.mode, sha256)
             out[key] = Content(file.kind, file.mode, sha256, None if same else data, same)
         return out
-
-    def _settle(self, key: Key) -> None:
-        self._left[key] -= 1
-        file = self.files.get(key)
-        if file is not None and self._left[key] <= 0:
-            file.settle()
 
     def apply(self, step: Step) -> None:
         """One patch file.  Sources of renames and copies are read as they were before it
@@ -189,9 +159,6 @@ class _Series:
                     names = ", ".join(sorted(before - {step.bundle}))
                     error.detail = (*error.detail, f"{names} changed this file before")
                 raise error.at(file=mapped.path) from None
-            for path in {mapped.old, mapped.new} - {None}:
-                assert path is not None
-                self._settle((step.root, path))
         for path in sorted(written, reverse=True):
             self._check_place(step.root, path)
 
@@ -231,17 +198,13 @@ class _Series:
         if patch.hunks:
             exact = any(hunk.leading == 0 for hunk in patch.hunks) and _is_base(file, patch)
             c = mapped.path.endswith(C_SOURCES)
-            try:
-                placements = apply_hunks(file.editable(), patch.hunks, exact=exact, c=c)
-            except HunkError:
-                if not step.eol:
-                    raise
-                placements = apply_with_own_ends(file.editable(), patch.hunks, c=c)
+            file.data, placements = patch_text(
+                file.data, patch.hunks, exact=exact, c=c, own_ends=step.eol
+            )
         elif patch.binary is not None:
-            file.data = _apply_binary(file.bytes(), patch)
-            file.lines = None
+            file.data = _apply_binary(file.data, patch)
         if patch.change == "delete":
-            if file.bytes():
+            if file.data:
                 raise HunkError(
                     "the file is to be removed, but holds more lines than the patch removes",
                     code="not-empty",
@@ -308,7 +271,7 @@ def _may_create(patch: FilePatch) -> bool:
         not patch.git
         and patch.change == "modify"
         and len(patch.hunks) == 1
-        and not patch.hunks[0].old
+        and not patch.hunks[0].old_text
     )
 
 
@@ -332,7 +295,7 @@ def _check_kind(file: _File, patch: FilePatch) -> None:
 def _is_base(file: _File, patch: FilePatch) -> bool:
     """Whether the index line names these very contents (an abbreviated blob id counts)."""
     blob = patch.old_blob
-    return blob is not None and len(blob) >= 7 and _blob_id(file.bytes()).startswith(blob)
+    return blob is not None and len(blob) >= 7 and _blob_id(file.data).startswith(blob)
 
 
 def _set_mode(file: _File, patch: FilePatch) -> None:

@@ -289,7 +289,7 @@ def _file_diff(path: str, before: Side, after: Side) -> dict[str, Any]:
     elif old != new:
         import difflib
 
-        from .hunks import split
+        from .model import split
 
         body = difflib.unified_diff(
             [_decoded(line) for line in split(old)],

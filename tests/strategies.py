@@ -18,7 +18,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from patchkit.mapping import Known, map_patch, map_stripped
-from patchkit.model import FileState
+from patchkit.model import FileState, Hunk
 from patchkit.patchfile import parse
 from patchkit.plan import Step, materialise, reverse_file
 
@@ -35,6 +35,21 @@ def text(data: bytes | str, mode: int = 0o644) -> FileState:
 def link(target: str) -> FileState:
     """A symlink."""
     return FileState("symlink", 0, os.fsencode(target))
+
+
+def body(hunk: Hunk) -> tuple[bytes, ...]:
+    """The lines of a hunk's body as they stand in the patch, made anew from its sides."""
+    old, new = iter(hunk.old), iter(hunk.new)
+    lines: list[bytes] = []
+    for sign in hunk.signs:
+        if sign == 92:
+            lines.append(b"\\ No newline at end of file\n")
+            continue
+        line = next(old) if sign != 43 else b""
+        line = next(new) if sign != 45 else line
+        prefix = b"" if sign in (10, 13) else bytes((sign,))
+        lines.append(prefix + (line if line[-1:] == b"\n" else line + b"\n"))
+    return tuple(lines)
 
 
 # -- the engine, on trees in memory ------------------------------------------------------------

@@ -26,9 +26,8 @@ from patchkit.hunks import (
     looks_applied,
     nearest,
     reverse,
-    split,
 )
-from patchkit.model import Hunk
+from patchkit.model import Hunk, split
 from patchkit.patchfile import parse
 
 
@@ -603,8 +602,8 @@ def make_hunks(old: list[bytes], new: list[bytes], context: int) -> tuple[Hunk, 
             Hunk(
                 first[1] + bool(before),
                 first[3] + bool(after),
-                tuple(before),
-                tuple(after),
+                b"".join(before),
+                b"".join(after),
                 len(signs) - len(signs.lstrip(b" ")),
                 len(signs) - len(signs.rstrip(b" ")),
                 b"",

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from patchkit import lint, patchfile
 from patchkit.bundles import list_names, load_bundle, read_patch
 from patchkit.errors import PatchSyntaxError, Refused
-from patchkit.hunks import split
 from patchkit.jit import is_compiled, is_generator
 from patchkit.lint import (
     Problem,
@@ -28,7 +27,7 @@ from patchkit.lint import (
     probe_versions,
 )
 from patchkit.manifest import parse_manifest, render_lock, version_matches
-from patchkit.model import Patch
+from patchkit.model import Patch, split
 from tests.releases import ROOT
 
 DEP3 = "Description: why\nAuthor: A U Thor <a@example.org>\n\n"
@@ -1012,8 +1011,8 @@ def on_hunk(**changes: object) -> Callable[[Patch], Patch]:
 @pytest.mark.parametrize(
     ("change", "words", "line"),
     [
-        (on_hunk(old=(b"4\n",)), "unidiff reads other lines in this hunk", 6),
-        (on_hunk(new=()), "unidiff reads other lines in this hunk", 6),
+        (on_hunk(old_text=b"4\n"), "unidiff reads other lines in this hunk", 6),
+        (on_hunk(new_text=b""), "unidiff reads other lines in this hunk", 6),
         (on_hunk(old_start=5), "unidiff reads other line numbers: (4, 4)", 6),
         (on_hunk(new_start=5), "unidiff reads other line numbers: (4, 4)", 6),
         (

@@ -15,7 +15,7 @@ from patchkit.manifest import render_lock
 from patchkit.patchfile import parse
 from tests.conftest import Cli, Installed
 from tests.releases import Release, diff_snapshots, snapshot
-from tests.strategies import GNU_DIFF, Tools, Tree, apply, read_tree, text
+from tests.strategies import GNU_DIFF, Tools, Tree, apply, body, read_tree, text
 
 ReleaseTree = Callable[[str, str], Path]
 
@@ -148,5 +148,5 @@ def test_unidiff_sees_the_same(tools: Tools, release_tree: ReleaseTree) -> None:
         for hunk, second in zip(mine.hunks, other, strict=True):
             assert (hunk.old_start, len(hunk.old)) == (second.source_start, second.source_length)
             assert (hunk.new_start, len(hunk.new)) == (second.target_start, second.target_length)
-            body = b"".join(hunk.body).decode("latin-1")
-            assert body == "".join(str(line) for line in second)
+            lines = b"".join(body(hunk)).decode("latin-1")
+            assert lines == "".join(str(line) for line in second)

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from patchkit.errors import PatchSyntaxError
-from patchkit.hunks import split
+from patchkit.model import split
 from patchkit.patchfile import parse
 from patchkit.recount import recount
 from tests.conftest import Cli

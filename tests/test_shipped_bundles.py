@@ -33,7 +33,7 @@ from patchkit.assertions import evaluate
 from patchkit.bundles import list_names, load_bundle, read_patch
 from patchkit.errors import HunkError
 from patchkit.manifest import profile_for, select_variant, version_matches
-from patchkit.model import Bundle, Variant
+from patchkit.model import Bundle, Variant, split
 from tests import releases
 from tests.conftest import Git
 
@@ -120,7 +120,7 @@ def _apply(name: str, distribution: str, version: str, files: Files) -> Files:
             target = file.path.split("/", variant.strip)[-1]
             data = files.read(target)
             assert data is not None, target
-            lines = hunks.split(data)
+            lines = split(data)
             placements = hunks.apply_hunks(lines, file.hunks)
             assert [place.offset for place in placements] == [0] * len(file.hunks)
             files = replace(files, changed={**files.changed, target: b"".join(lines)})
@@ -284,7 +284,7 @@ def test_patches_are_what_git_makes_of_the_two_files(
                 place.write_bytes(before[place])
             git(repository, "add", "--all")
             for file in patch.files:
-                lines = hunks.split(before[repository / file.path[2:]])
+                lines = split(before[repository / file.path[2:]])
                 hunks.apply_hunks(lines, file.hunks)
                 (repository / file.path[2:]).write_bytes(b"".join(lines))
             made = git(repository, "diff", "--full-index", "--no-color")
