@@ -26,7 +26,8 @@ MANY_FILES = 50_000
 class Case:
     """One input: the pristine tree, the patches in order (``-p1``), and the bundle of them.
 
-    ``bundles`` is the bundle directory, None for the shipped one.  ``patched_files`` are the
+    ``bundle`` may be the path of a loose patch.  ``bundles`` is the bundle directory, None
+    for the shipped one.  ``patched_files`` are the
     files that the patches change, relative to the tree.
     """
 
@@ -42,6 +43,12 @@ class Case:
     def patch_bytes(self) -> int:
         """The size of all patches together."""
         return sum(path.stat().st_size for path in self.patches)
+
+    @property
+    def input_bytes(self) -> int:
+        """The size of the patches and of the files that they change."""
+        files = (self.tree / name for name in self.patched_files)
+        return self.patch_bytes + sum(path.stat().st_size for path in files)
 
 
 def git(folder: Path, *arguments: str) -> bytes:
@@ -207,10 +214,60 @@ def _edit(file: Path, number: int, rng: random.Random) -> None:
     file.write_bytes(b"\n".join(lines))
 
 
+def large_patch(work: Path) -> Case:
+    """(f) a patch of more than 100 MiB over 2,000 files, nine lines of ten changed."""
+    tree = work / "tree"
+    path = work / "large.patch"
+    names = [f"d{number % 50}/f{number}.txt" for number in range(2000)]
+    with path.open("wb") as out:
+        for number, name in enumerate(names):
+            words = b"of file %d, with words to fill it up\n" % number
+            lines = [b"line %d " % n + words for n in range(700)]
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_bytes(b"".join(lines))
+            head = f"--- a/{name}\n+++ b/{name}\n@@ -1,{len(lines)} +1,{len(lines)} @@\n"
+            out.write(f"diff --git a/{name} b/{name}\n{head}".encode())
+            for n, line in enumerate(lines):
+                out.write(b" " + line if n % 10 == 0 else b"-" + line + b"+other " + line)
+    size = path.stat().st_size / 2**20
+    title = f"one patch of {size:.0f} MiB over 2,000 files"
+    return Case("f", title, tree, (path,), str(path), None, tuple(names))
+
+
+def large_hunk(work: Path) -> Case:
+    """(g) one hunk of a million lines."""
+    tree = work / "tree"
+    path = work / "hunk.patch"
+    lines = [b"line %d\n" % number for number in range(500_000)]
+    tree.mkdir()
+    (tree / "x.txt").write_bytes(b"".join(lines))
+    with path.open("wb") as out:
+        out.write(b"--- a/x.txt\n+++ b/x.txt\n@@ -1,500000 +1,500000 @@\n")
+        out.writelines(b"-" + line for line in lines)
+        out.writelines(b"+new " + line for line in lines)
+    return Case("g", "one hunk of a million lines", tree, (path,), str(path), None, ("x.txt",))
+
+
+def equal_lines(work: Path) -> Case:
+    """(h) a hunk in a file of a million equal lines, which it could match anywhere."""
+    tree = work / "tree"
+    path = work / "equal.patch"
+    tree.mkdir()
+    (tree / "x.txt").write_bytes(b"equal\n" * 1_000_000)
+    context = b" equal\n" * 3
+    head = b"--- a/x.txt\n+++ b/x.txt\n@@ -500000,6 +500000,7 @@\n"
+    path.write_bytes(head + context + b"+new\n" + context)
+    title = "a hunk in a file of a million equal lines"
+    return Case("h", title, tree, (path,), str(path), None, ("x.txt",))
+
+
 MAKERS = {
     "a": fusion,
     "b": hundred_patches,
     "c": whole_difference,
     "d": thousand_stacked,
     "e": fusion_in_many_files,
+    "f": large_patch,
+    "g": large_hunk,
+    "h": equal_lines,
 }

@@ -109,14 +109,15 @@ def _skip_lines(data: bytes, at: int, count: int) -> int | None:
 
     Far ones are reached in steps, whose line ends are counted in C.
     """
-    while count > 64:
-        step = data.count(b"\n", at, at + 32 * count)
-        if not step:
-            break
-        if step > count:
-            break
-        at = data.rindex(b"\n", at, at + 32 * count) + 1
+    width = 16 * count
+    while count > 64 and width > 64:
+        step = data.count(b"\n", at, at + width)
+        if step > count or not step:
+            width //= 2
+            continue
+        at = data.rindex(b"\n", at, at + width) + 1
         count -= step
+        width = min(width, 16 * count)
     for _ in range(count):
         at = data.find(b"\n", at) + 1
         if not at:

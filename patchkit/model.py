@@ -24,11 +24,13 @@ class FileState(NamedTuple):
     """What a path holds: the bytes of a regular file, or the target of a symlink.
 
     ``mode`` is the permission bits (``0o644``); 0 for a symlink, which has none of its own.
+    ``sha256`` is that of the bytes, where it is known.
     """
 
     kind: FileKind
     mode: int
     data: bytes
+    sha256: str | None = None
 
 
 class Hunk(NamedTuple):

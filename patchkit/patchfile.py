@@ -41,7 +41,7 @@ _EXTENDED = re.compile(
 MAX_BINARY = 256 * 1024 * 1024
 
 
-def parse(data: bytes, name: str) -> Patch:
+def parse(data: bytes, name: str, sha256: str | None = None) -> Patch:
     """Read a whole patch file.
 
     Raises :class:`PatchSyntaxError` with the line (from 1) of what is wrong, also where
@@ -53,7 +53,7 @@ def parse(data: bytes, name: str) -> Patch:
         dep3 = dep3_fields(b"".join(reader.lines[: reader.first_header]))
     except PatchSyntaxError as error:
         raise error.at(patch=name) from None
-    return Patch(name, hashlib.sha256(data).hexdigest(), tuple(files), dep3)
+    return Patch(name, sha256 or hashlib.sha256(data).hexdigest(), tuple(files), dep3)
 
 
 def dep3_fields(head: bytes) -> tuple[tuple[str, str], ...]:
@@ -466,15 +466,12 @@ class _Reader:
             body = lines[start + 1 : place]
             signs = bytes([line[0] for line in body])
         place = start + 1 + len(body)
-        sides = (signs.translate(_IN_OLD), signs.translate(_IN_NEW))
-        if 92 in signs or any(b"\0" in line for line in body):
-            # A blank context line may have lost its space (13 % of real patches).
-            texts = [line[1:] if line[0] > 13 else line for line in body]
-            if 92 in signs:
-                self._cut_newlines(texts, signs, start)
-            old, new = (b"".join(compress(texts, side)) for side in sides)
-        else:
-            old, new = (_without_signs(b"".join(compress(body, side))) for side in sides)
+        # A blank context line may have lost its space (13 % of real patches).
+        texts = [line[1:] if line[0] > 13 else line for line in body]
+        if 92 in signs:
+            self._cut_newlines(texts, signs, start)
+        old = b"".join(compress(texts, signs.translate(_IN_OLD)))
+        new = b"".join(compress(texts, signs.translate(_IN_NEW)))
         plain = signs.replace(b"\\", b"")
         leading = len(plain) - len(plain.lstrip(b" \n\r"))
         trailing = len(plain) - len(plain.rstrip(b" \n\r"))
@@ -679,17 +676,6 @@ class _Reader:
 
 
 # -- names ------------------------------------------------------------------------------
-
-
-def _without_signs(body: bytes) -> bytes:
-    """Lines without the sign at the head of each, which may be a blank line that lost its
-    own.  The body holds no NUL: it marks where a sign was, until all are found, so that a
-    line of context that begins with a minus keeps it.
-    """
-    text = b"\n" + body
-    for sign in (b"\n ", b"\n-", b"\n+"):
-        text = text.replace(sign, b"\n\0")
-    return text.replace(b"\n\0", b"\n")[1:]
 
 
 def _bad_hunk_header(place: int, line: bytes) -> PatchSyntaxError:

@@ -103,7 +103,9 @@ class _Series:
             state = None if self._was_behind_a_file(key) else self._read(key)
             # The bytes are not kept: what is compared at the end is their digest.
             self.pristine[key] = (
-                None if state is None else (state.kind, state.mode, _sha256(state.data))
+                None
+                if state is None
+                else (state.kind, state.mode, state.sha256 or _sha256(state.data))
             )
             self._put(key, None if state is None else _File(state))
         return self.files[key]

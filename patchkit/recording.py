@@ -15,7 +15,7 @@ from .environment import Environment
 from .fsio import digest
 from .manifest import profile_for
 from .plan import Content, Key
-from .series import Chosen, Part, root_name
+from .series import Chosen, root_name
 from .state import BundleEntry, DistributionEntry, Home, VariantEntry
 
 
@@ -48,8 +48,8 @@ def _bundle_entry(item: Chosen, versions: Mapping[str, str]) -> BundleEntry:
                 release=part.distribution.version,
                 versions=part.versions,
                 strip=part.strip,
-                patches=[(path, digest(data), len(data)) for path, data in part.patches],
-                pack=digest(_pack(part)),
+                patches=[(one.path, one.sha256, len(one.data)) for one in part.patches],
+                pack=part.packed()[0],
                 upstream=part.upstream,
             )
             for part in item.parts
@@ -66,14 +66,9 @@ def blobs(chosen: Sequence[Chosen]) -> dict[str, bytes]:
         if item.manifest is not None:
             found[digest(item.manifest)] = item.manifest
         for part in item.parts:
-            data = _pack(part)
-            found[digest(data)] = data
+            sha256, data = part.packed()
+            found[sha256] = data
     return found
-
-
-def _pack(part: Part) -> bytes:
-    """All patches of a part in one: a thousand are then one file to write and sync."""
-    return b"".join(data for _, data in part.patches)
 
 
 def fingerprint(

@@ -32,6 +32,14 @@ from .record import Record
 from .state import BLOBS, BundleEntry, Home, VariantEntry
 
 
+class PatchBytes(NamedTuple):
+    """A patch file: its path below ``patches/``, its bytes and their SHA-256."""
+
+    path: str
+    data: bytes
+    sha256: str
+
+
 class Part(NamedTuple):
     """What a bundle does to one distribution: the variant chosen and its patch files."""
 
@@ -39,7 +47,14 @@ class Part(NamedTuple):
     versions: str
     strip: int | None
     upstream: str | None
-    patches: tuple[tuple[str, bytes], ...]
+    patches: tuple[PatchBytes, ...]
+
+    def packed(self) -> tuple[str, bytes]:
+        """All patches in one, with its SHA-256: a thousand are then one file to write."""
+        if len(self.patches) == 1:
+            return self.patches[0].sha256, self.patches[0].data
+        data = b"".join(patch.data for patch in self.patches)
+        return digest(data), data
 
 
 class Way(NamedTuple):
@@ -112,7 +127,8 @@ def choose_variants(
                 " --forget",
                 data={"distribution": target.distribution, "release": dist.version},
             )
-        patches = tuple((path, read(path)) for path in variant.patches)
+        files = ((path, read(path)) for path in variant.patches)
+        patches = tuple(PatchBytes(path, data, digest(data)) for path, data in files)
         parts.append(Part(dist, variant.versions, variant.strip, variant.upstream, patches))
     return Chosen(bundle, manifest, tuple(parts), tuple(skipped))
 
@@ -120,7 +136,9 @@ def choose_variants(
 def choose_loose(env: Environment, path: str, data: bytes, way: Way) -> Chosen:
     """A loose patch file as a bundle of its own."""
     bundle = source.loose_bundle(path, data)
-    part = Part(tree_distribution(env), "", way.strip, None, ((bundle.name, data),))
+    part = Part(
+        tree_distribution(env), "", way.strip, None, (PatchBytes(bundle.name, data, bundle.sha256),)
+    )
     return Chosen(bundle, None, (part,), way=way)
 
 
@@ -145,15 +163,15 @@ def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
             hint="patchkit revert --all needs none of it and still works",
         )
 
-    def unpack(variant: VariantEntry) -> tuple[tuple[str, bytes], ...]:
+    def unpack(variant: VariantEntry) -> tuple[PatchBytes, ...]:
         data, at, out = blob(variant["pack"]), 0, []
-        for path, _, size in variant["patches"]:
-            out.append((path, data[at : at + size]))
+        for path, sha256, size in variant["patches"]:
+            out.append(PatchBytes(path, data[at : at + size], sha256))
             at += size
         return tuple(out)
 
     if entry["loose"]:
-        ((name, data),) = unpack(entry["variants"][0])
+        ((name, data, _),) = unpack(entry["variants"][0])
         way = Way(entry["strip"], entry["reverse"], entry["eol"])
         return choose_loose(env, name, data, way)
     assert entry["manifest"] is not None
@@ -183,9 +201,9 @@ def build(env: Environment, home: Home, chosen: Sequence[Chosen]) -> Series:
     builder = _Builder(env, home)
     for item in chosen:
         for part in item.parts:
-            for path, data in part.patches:
+            for path, data, sha256 in part.patches:
                 try:
-                    patch = parse(data, path)
+                    patch = parse(data, path, sha256)
                     if item.way.reverse:
                         patch = _reversed(patch)
                     builder.add(item, part, patch)

@@ -169,7 +169,7 @@ class Snapshot:
         if same(now, entry["after"]):
             view = None
             if same(now, entry["before"]) and data is not None and now is not None:
-                view = FileState("file", now["mode"], data)
+                view = FileState("file", now["mode"], data, now["sha256"])
             return Seen(now, entry["before"], status, view=view, entry=entry)
         gone = now is None and (self._forget or self._is_uninstalled(key))
         if gone or same(now, entry["before"]) or self._is_pristine(key, now, data):
@@ -209,7 +209,7 @@ class Snapshot:
         elif now["kind"] == "symlink":
             view = FileState("symlink", 0, os.fsencode(now["link"] or ""))
         else:
-            view = FileState("file", now["mode"], data or b"")
+            view = FileState("file", now["mode"], data or b"", now["sha256"])
         # A link of the tree's own is not shared: its bytes are its target's name.
         shared = shared and view.kind == "file"
         sha256 = digest(view.data) if shared else None
@@ -365,4 +365,4 @@ class Snapshot:
                 file=key[1],
                 hint="reinstall the distribution, then apply the bundles again",
             )
-        return FileState("file", mode, data)
+        return FileState("file", mode, data, wanted)

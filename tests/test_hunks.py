@@ -18,6 +18,7 @@ from patchkit.errors import HunkError
 from patchkit.hunks import (
     MAX_CANDIDATES,
     Placement,
+    _skip_lines,
     apply_hunks,
     apply_with_own_ends,
     enclosing,
@@ -25,6 +26,7 @@ from patchkit.hunks import (
     locate,
     looks_applied,
     nearest,
+    patch_text,
     reverse,
 )
 from patchkit.model import Hunk, split
@@ -677,6 +679,9 @@ def test_places_are_those_of_the_promise(
     file = list(now)
     if isinstance(expected, str):
         error = refused(file, patch)
+        with pytest.raises(HunkError) as caught:
+            patch_text(b"".join(now), patch)
+        assert (caught.value.code, caught.value.hunk) == (error.code, error.hunk)
         codes = {
             "not found": ("hunk-not-found", "already-applied"),
             "ambiguous": ("hunk-ambiguous",),
@@ -685,6 +690,7 @@ def test_places_are_those_of_the_promise(
         assert error.code in codes[expected]
         return
     found = apply_hunks(file, patch)
+    assert patch_text(b"".join(now), patch) == (b"".join(file), found)
     assert [place.line - 1 for place in found] == expected
     for placed, hunk in zip(found, patch, strict=True):
         assert placed.offset == placed.line - hunk.old_start
@@ -697,6 +703,26 @@ def test_places_are_those_of_the_promise(
         assert file == new
         apply_hunks(file, [reverse(hunk) for hunk in patch])
         assert file == old
+
+
+@given(
+    st.lists(st.sampled_from([b"\n", b"a\n", b"aaaa\n", b"a" * 300 + b"\n"]), max_size=300),
+    st.booleans(),
+    st.integers(0, 320),
+    st.integers(0, 320),
+)
+def test_lines_are_skipped_as_they_are_counted(
+    file: list[bytes], cut: bool, start: int, count: int
+) -> None:
+    if cut and file:
+        file[-1] = b"no end"
+    start = min(start, len(file))
+    data = b"".join(file)
+    at = len(b"".join(file[:start]))
+    whole = sum(line.endswith(b"\n") for line in file[start:])
+    assume(start < len(file) or whole == 0)
+    expected = at + len(b"".join(file[start : start + count])) if count <= whole else None
+    assert _skip_lines(data, at, count) == expected
 
 
 # -- line ends that were converted on the way ---------------------------------------------------
