@@ -64,20 +64,19 @@ class Judge:
         if assertion.versions and not version_matches(assertion.versions, dist.version):
             return None
         root = root_name(self._home, dist.root)
-        asked: set[str] = {assertion.file}
 
         def read(path: str) -> bytes | None:
-            asked.add(path)
             return self._read((root, path))
 
         finding = evaluate(assertion, read(assertion.file), read)
         if not finding.ok:
             raise _failed(item, assertion, finding)
+        reads = {assertion.file, *finding.reads}
         return AssertEntry(
             bundle=item.bundle.name,
             root=self._root_index(root),
             assertion=assertion_as_json(assertion),
-            reads={path: self._digests[(root, path)] for path in sorted(asked)},
+            reads={path: self._digests[(root, path)] for path in sorted(reads)},
         )
 
     def _read(self, key: Key) -> bytes | None:
