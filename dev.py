@@ -5,6 +5,7 @@
     python3 dev.py test     lint, types and tests on every interpreter from 3.10 on
     python3 dev.py lint     ruff and mypy alone
     python3 dev.py bench    the benchmark, as a table in Markdown
+    python3 dev.py faults   kills and errors at every call that changes a tree, as a table
 
 All that is made lies under ``build/`` (virtual environments, wheels, unpacked releases,
 coverage) and may be deleted at any time.  What was downloaded once is not asked for again,
@@ -567,6 +568,12 @@ def bench(rest: Sequence[str]) -> int:
     return run([python, "-m", "benchmarks.run", *rest], quiet=False)
 
 
+def faults(rest: Sequence[str]) -> int:
+    """tests/faults/sweep.py, in the development environment."""
+    python = development_venv(first_interpreter())
+    return run([python, "-m", "tests.faults.sweep", *rest], quiet=False)
+
+
 def main() -> int:
     """Parse, run, and turn what failed into one message and an exit code."""
     parser = argparse.ArgumentParser(
@@ -580,8 +587,9 @@ def main() -> int:
     tests.add_argument("select", nargs="*", help="arguments for pytest; without coverage then")
     commands.add_parser("lint", help="ruff and mypy")
     commands.add_parser("bench", help="the benchmark; further arguments are its own")
+    commands.add_parser("faults", help="the sweep of kills and errors; likewise")
     arguments, rest = parser.parse_known_args()
-    if rest and arguments.command not in ("bench", "test"):
+    if rest and arguments.command not in ("bench", "faults", "test"):
         parser.error(f"unknown arguments: {shlex.join(rest)}")
     BUILD.mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -594,7 +602,9 @@ def main() -> int:
         if arguments.command == "lint":
             python = development_venv(first_interpreter())
             return 0 if all(outcome.ok for outcome in lint(python)) else 1
-        return demo() if arguments.command == "demo" else bench(rest)
+        if arguments.command == "demo":
+            return demo()
+        return bench(rest) if arguments.command == "bench" else faults(rest)
     except Failed as error:
         say(f"{paint('dev.py:', '1;31')} {error}")
         return 1
