@@ -408,9 +408,11 @@ def heading_agrees(lines: Sequence[bytes], hunk: Hunk, place: int, *, c: bool = 
     """Whether the def or class (with ``c``: function or type) that the hunk's heading names
     encloses ``place``, by one of the rules that may have made the heading.  True where the
     heading names none."""
+    if c:
+        return _c_names_agree(hunk.heading, _headings(lines, place)[0])
     wanted = _DEFINITION.match(hunk.heading)
     if not wanted:
-        return not c or _c_names_agree(hunk.heading, _headings(lines, place)[0])
+        return True
     # GNU diff cuts a heading at 40 bytes, git at 80; that may be inside the name.
     cut = wanted.end() == len(hunk.heading) >= 39
     return any(
@@ -598,14 +600,19 @@ def nearest(lines: Sequence[bytes], hunk: Hunk) -> tuple[int | None, float]:
         key = line.strip()
         if len(key) > 2 and len(where.setdefault(key, [])) < 8:
             where[key].append(offset)
-    votes: Counter[int] = Counter()
-    left = dict.fromkeys(where, MAX_CANDIDATES)  # a line that stands everywhere tells nothing
+    found: dict[bytes, list[int]] = {key: [] for key in where}
     for number, line in enumerate(lines):
         key = line.strip()
-        if key in where and left[key]:
-            left[key] -= 1
-            for offset in where[key]:
-                votes[number - offset] += 1
+        if key in found and len(found[key]) <= MAX_CANDIDATES:
+            found[key].append(number)
+    # A line that stands everywhere tells little, and costs much; unless there is no other.
+    rare = {key: numbers for key, numbers in found.items() if len(numbers) <= MAX_CANDIDATES}
+    votes: Counter[int] = Counter(
+        number - offset
+        for key, numbers in (rare if any(rare.values()) else found).items()
+        for number in numbers
+        for offset in where[key]
+    )
     stated = _stated(hunk)
     best = max(votes, key=lambda place: (votes[place], -abs(place - stated)), default=None)
     if best is None:

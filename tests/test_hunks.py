@@ -18,6 +18,7 @@ from patchkit.errors import HunkError
 from patchkit.hunks import (
     MAX_CANDIDATES,
     Placement,
+    _Search,
     _skip_lines,
     apply_hunks,
     apply_with_own_ends,
@@ -723,6 +724,142 @@ def test_lines_are_skipped_as_they_are_counted(
     assume(start < len(file) or whole == 0)
     expected = at + len(b"".join(file[start : start + count])) if count <= whole else None
     assert _skip_lines(data, at, count) == expected
+
+
+@given(
+    st.lists(st.sampled_from([b"a\n", b"b\n", b"xa\n", b"\n"]), min_size=1, max_size=40),
+    st.integers(0, 40),
+    st.integers(1, 4),
+    st.booleans(),
+    st.booleans(),
+)
+def test_blocks_are_found_as_by_looking_at_each_line(
+    file: list[bytes], start: int, size: int, cut: bool, prepared: bool
+) -> None:
+    """With a bound of two, so that rare and frequent lines both occur."""
+    if cut:
+        file[-1] = b"a"
+    block = tuple(file[start % len(file) :][:size])
+    hunk = Hunk(1, 1, b"".join(block), b"new\n", 0, 0, b"", 1, b"-" * len(block) + b"+")
+    expected = [n for n in range(len(file)) if tuple(file[n : n + len(block)]) == block]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("patchkit.hunks.MAX_CANDIDATES", 2)
+        found, too_many = _Search(file, [hunk] if prepared else []).places(block)
+        assert _Search(file, [hunk]).places((*block, b"other\n")) == ([], False)
+    assert too_many == (len(expected) > 2)
+    assert found == expected[: 2 if too_many else None]
+
+
+KINDS_OF_REFUSAL = [
+    # At the start and at the end of the file, where lines came before and behind.
+    (
+        "@@ -1,3 +1,3 @@\n-line one\n+line 1\n line two\n line three\n",
+        "new\nline one\nline two\nline three\nmore\n",
+        "anchor",
+        "the hunk's lines are there, but not at the start of the file",
+        "lines were added to the file there",
+    ),
+    (
+        "@@ -2,3 +2,3 @@\n line two\n line three\n-line four\n+line 4\n",
+        "line one\nline two\nline three\nline four\nmore\n",
+        "anchor",
+        "the hunk's lines are there, but not at the end of the file",
+        "lines were added to the file there",
+    ),
+    (
+        "@@ -2,3 +2,3 @@\n line two\n-line three\n+line 3\n line four\n",
+        "line one\nline two\nline  three\nline four\nend\n",
+        "whitespace",
+        "the hunk's lines are not in the file; they differ in white space alone",
+        "an editor or mailer changed blanks",
+    ),
+    (
+        "@@ -2,3 +2,3 @@\n line two\n-line three\n+line 3\n line four\n",
+        "line one\r\nline two\r\nline three\r\nline four\r\nend\r\n",
+        "line-ends",
+        "the hunk's lines are not in the file; they differ in line ends (CR LF) alone",
+        "patchkit apply --eol",
+    ),
+    (
+        "@@ -2,3 +2,3 @@\n line two\n-line three\n+line 3\n line four\n",
+        "line one\nline two\nline 33\nline four\nend\n",
+        "not-found",
+        "the hunk's lines are not in the file",
+        "compare the release with the one that the patch was made for",
+    ),
+]
+
+
+@pytest.mark.parametrize(("patch", "file", "reason", "message", "hint"), KINDS_OF_REFUSAL)
+def test_why_a_hunk_has_no_place(
+    patch: str, file: str, reason: str, message: str, hint: str
+) -> None:
+    error = refused(lines(file), hunks(patch))
+    assert (error.message, error.data["reason"]) == (message, reason)
+    assert hint in (error.hint or "")
+    old = [line[1:] for line in patch.splitlines()[1:] if line[0] in " -"]
+    assert error.data["expected"] == old
+    shown = "\n".join(error.detail)
+    assert f"nearest: line {error.data['nearest']['line']}" in shown
+
+
+def test_of_two_near_places_the_one_at_the_stated_line_is_told() -> None:
+    block = "alpha one\nbeta two\n{}\ndelta four\n"
+    file = lines(block.format("gamma X") + "gap\n" * 20 + block.format("gamma Y") + "end\n")
+    for stated, near in ((2, 1), (23, 25)):
+        patch = (
+            f"@@ -{stated},4 +{stated},4 @@\n alpha one\n beta two\n-gamma three\n+c\n delta four\n"
+        )
+        error = refused(list(file), hunks(patch))
+        assert error.data["nearest"]["line"] == near
+        assert error.data["nearest"]["similarity"] == 0.75
+
+
+def test_a_line_that_stands_everywhere_tells_no_place() -> None:
+    """Thousands of blank-like lines must not outvote the one line that is rare."""
+    file = lines("common\n" * 3000 + "a rare line\ncommon\nother\n")
+    patch = hunks("@@ -9,4 +9,4 @@\n a rare line\n common\n-something\n+new\n common\n")
+    assert refused(file, patch).data["nearest"]["line"] == 3001
+
+
+@pytest.mark.parametrize(
+    ("heading", "there", "agree"),
+    [
+        ("void f(int (*cb)(int), int n) {", "void g(int (*cb)(int), int n) {", False),
+        ("void f(int (*cb)(int), int n) {", "void f(int n) {", True),
+        ("int __launch_bounds__(256, (4)) f(int a) {", "int __launch_bounds__(9) f() {", True),
+        ("int __launch_bounds__(256) f(int a) {", "int __launch_bounds__(256) g(int a) {", False),
+        ("struct A {", "struct B {", False),
+        ("struct A : public C<int> {", "struct A {", True),
+        ("class A {", "void A(int x) {", True),
+        ("enum class_of(int) {", "enum class_of(int) {", True),
+        ("namespace n {", "namespace m {", False),
+        ("union u {", "union w {", False),
+        ("f(", "g(", False),
+        ("struct A *f(int x) {", "struct A *g(int x) {", False),
+    ],
+)
+def test_what_a_line_of_c_names(heading: str, there: str, agree: bool) -> None:
+    file = lines(f"{there}\n  a = 1;\n  b = 2;\n  c = 3;\n}}\n")
+    patch = hunks(f"@@ -90,3 +90,3 @@ {heading}\n   a = 1;\n-  b = 2;\n+  b = 3;\n   c = 3;\n")
+    if agree:
+        assert locate(file, patch, c=True) == [Placement(2, -88)]
+    else:
+        with pytest.raises(HunkError):
+            locate(file, patch, c=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a|\nb\nc\n", "a|\nx|\nb\nc\n"),
+        ("a\nb|\nc|\n", "a\nx\nb|\nc|\n"),
+    ],
+)
+def test_a_line_without_leading_context_ends_as_the_one_above(before: str, after: str) -> None:
+    file = ends(before)
+    apply_with_own_ends(file, hunks("@@ -2,2 +2,3 @@\n+x\n b\n c\n"))
+    assert file == ends(after)
 
 
 # -- line ends that were converted on the way ---------------------------------------------------
