@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .compiled import assertion_as_json
+from .compiled import assertion_as_json, judged
 from .distributions import find_distribution
 from .environment import Environment
 from .errors import Refused
@@ -48,8 +48,6 @@ class Judge:
         return entries
 
     def _one(self, item: Chosen, assertion: Assertion) -> AssertEntry | None:
-        from .assertions import evaluate  # a bundle without assertions needs none of it
-
         dist = find_distribution(self._env, assertion.distribution)
         if dist is None:
             if assertion.distribution in item.skipped:
@@ -68,7 +66,7 @@ class Judge:
         def read(path: str) -> bytes | None:
             return self._read((root, path))
 
-        finding = evaluate(assertion, read(assertion.file), read)
+        finding = judged(assertion, read(assertion.file), read)
         if not finding.ok:
             raise _failed(item, assertion, finding)
         reads = {assertion.file, *finding.reads}

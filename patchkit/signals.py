@@ -48,6 +48,31 @@ class Held:
             raise Interrupted(self.signum)
 
 
+class TooLong(Exception):
+    """What :func:`time_limit` raises inside of it."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise :class:`TooLong` in here after so long, also inside of a regular expression,
+    whose search looks for signals.  Without effect in a thread that is not the main one."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise TooLong
+
+    try:
+        before = signal.signal(signal.SIGALRM, stop)
+    except ValueError:
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 @contextmanager
 def held() -> Iterator[Held]:
     """Hold the signals that end a process; a SIGHUP that is ignored (nohup) stays so."""

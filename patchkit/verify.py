@@ -205,11 +205,10 @@ def _read(root: Root | None, path: str) -> bytes | None:
 def _judge(
     bundle: str, compiled: dict[str, Any], root: Root | None, problems: list[Problem]
 ) -> None:
-    from .assertions import evaluate
-    from .compiled import assertion_from
+    from .compiled import assertion_from, judged
 
     assertion = assertion_from(compiled)
-    finding = evaluate(assertion, _read(root, assertion.file), lambda path: _read(root, path))
+    finding = judged(assertion, _read(root, assertion.file), lambda path: _read(root, path))
     if finding.ok:
         return
     problem = Problem(

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from patchkit.compiled import judged
 from patchkit.errors import Interrupted
+from patchkit.model import Assertion
 from patchkit.signals import held
 from tests.conftest import Git
 from tests.support.lab import (
@@ -487,6 +489,16 @@ def test_a_record_that_is_a_pipe_does_not_hang(lab: Lab) -> None:
     os.mkfifo(record)
     result = lab.run(site, "apply", "one", check=3, timeout=60)
     assert "RECORD" in result.stderr
+
+
+def test_a_pattern_that_backtracks_without_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounded, and said: in the check before anything is written, and in ``verify``."""
+    monkeypatch.setattr("patchkit.compiled.SECONDS", 0.3)
+    endless = Assertion("assert[0]", "d", "x.txt", pattern="(a+)+$", scope="text", minimum=1)
+    finding = judged(endless, b"a" * 60 + b"b", lambda path: None)
+    assert not finding.ok
+    assert "backtracks without end" in finding.message
+    assert judged(endless, b"aaa", lambda path: None).ok
 
 
 # --- the reader --------------------------------------------------------------------------
