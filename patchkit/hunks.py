@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from .errors import HunkError
@@ -32,6 +32,7 @@ C_SOURCES = (
     *(".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".inc", ".inl", ".ipp"),
     *(".tpp", ".hip", ".m", ".mm"),
 )
+_CARRIAGE_RETURNS = re.compile(rb"\r+\n")
 _SWAPPED = bytes.maketrans(b"+-", b"-+")
 # More places than this are not looked at one by one: the hunk is ambiguous then anyway.
 MAX_CANDIDATES = 1000
@@ -149,14 +150,15 @@ def apply_with_own_ends(
     lines: list[bytes], hunks: Sequence[Hunk], *, c: bool = False
 ) -> tuple[Placement, ...]:
     """:func:`apply_hunks` for a patch whose line ends were converted on the way: CR LF and
-    LF are the same while a place is looked for, a line of context stays as the file has it,
-    and a line that comes takes the end of the line that it replaces, else of the one above.
+    LF are the same while a place is looked for (in the patch, so is a CR that came twice), a
+    line of context stays as the file has it, and a line that comes takes the end of the line
+    that it replaces, else of the one above.
     """
     plain = [_unix(line) for line in lines]
     found = [
         hunk._replace(
-            old_text=hunk.old_text.replace(b"\r\n", b"\n"),
-            new_text=hunk.new_text.replace(b"\r\n", b"\n"),
+            old_text=_unix(hunk.old_text),
+            new_text=_unix(hunk.new_text),
         )
         for hunk in hunks
     ]
@@ -167,8 +169,9 @@ def apply_with_own_ends(
     return tuple(places)
 
 
-def _unix(line: bytes) -> bytes:
-    return line[:-2] + b"\n" if line.endswith(b"\r\n") else line
+def _unix(text: bytes) -> bytes:
+    """Without carriage returns before line ends, of which a mailer may add several."""
+    return _CARRIAGE_RETURNS.sub(b"\n", text) if b"\r" in text else text
 
 
 def _with_own_ends(lines: list[bytes], begin: int, hunk: Hunk) -> list[bytes]:
@@ -589,17 +592,8 @@ def _count_applied(search: _Search, hunks: Sequence[Hunk]) -> int:
     )  # fmt: skip
 
 
-def nearest(lines: Sequence[bytes], hunk: Hunk) -> tuple[int | None, float]:
-    """The line (from 0) where most of the old lines stand in place, and their share.
-
-    Each line that occurs in both votes for an alignment, so the cost is linear.
-    """
-    where: dict[bytes, list[int]] = {}
-    old = hunk.old
-    for offset, line in enumerate(old):
-        key = line.strip()
-        if len(key) > 2 and len(where.setdefault(key, [])) < 8:
-            where[key].append(offset)
+def _votes(lines: Sequence[bytes], where: Mapping[bytes, Sequence[int]]) -> Counter[int]:
+    """How many lines agree for each place of a block that has them at these offsets."""
     found: dict[bytes, list[int]] = {key: [] for key in where}
     for number, line in enumerate(lines):
         key = line.strip()
@@ -607,12 +601,31 @@ def nearest(lines: Sequence[bytes], hunk: Hunk) -> tuple[int | None, float]:
             found[key].append(number)
     # A line that stands everywhere tells little, and costs much; unless there is no other.
     rare = {key: numbers for key, numbers in found.items() if len(numbers) <= MAX_CANDIDATES}
-    votes: Counter[int] = Counter(
+    return Counter(
         number - offset
         for key, numbers in (rare if any(rare.values()) else found).items()
         for number in numbers
         for offset in where[key]
     )
+
+
+def nearest(lines: Sequence[bytes], hunk: Hunk) -> tuple[int | None, float]:
+    """The line (from 0) where most of the old lines stand in place, and their share.
+
+    Each line that occurs in both votes for an alignment, so the cost is linear; the short
+    ones, which stand everywhere, only where there is no other.
+    """
+    old = hunk.old
+    votes: Counter[int] = Counter()
+    for shortest in (3, 1):
+        where: dict[bytes, list[int]] = {}
+        for offset, line in enumerate(old):
+            key = line.strip()
+            if len(key) >= shortest and len(where.setdefault(key, [])) < 8:
+                where[key].append(offset)
+        votes = _votes(lines, where)
+        if votes:
+            break
     stated = _stated(hunk)
     best = max(votes, key=lambda place: (votes[place], -abs(place - stated)), default=None)
     if best is None:

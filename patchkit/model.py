@@ -82,7 +82,8 @@ class FilePatch(NamedTuple):
     ``new_path`` for a deleted one.  Paths are as in the header, unquoted, not stripped.
 
     Modes are git's full modes (``0o100644``, ``0o100755``, ``0o120000``) or None where
-    the patch does not say.  ``line`` is the first header line of it in the patch file.
+    the patch does not say.  ``line`` is the first header line of it in the patch file,
+    ``part`` the number of the mail or commit it stands in, where several are in one file.
     """
 
     change: ChangeKind
@@ -96,6 +97,7 @@ class FilePatch(NamedTuple):
     binary: tuple[BinaryHunk, BinaryHunk | None] | None = None
     old_blob: str | None = None
     new_blob: str | None = None
+    part: int = 0
 
     @property
     def path(self) -> str:

@@ -38,6 +38,23 @@ _EXTENDED = re.compile(
     rb"|rename old|rename new|similarity index|dissimilarity index|index) (.*?)\r?\n?\Z",
     re.DOTALL,
 )
+_UNSHOWN = re.compile(
+    rb"Binary files .* differ|Files (?=.* and ).* differ|Binary file .* has changed"
+    rb"|Cannot display: file marked as a binary type\."
+)
+_SUBMODULE = re.compile(rb"Submodule .* [0-9a-f]{7,64}\.{2,3}[0-9a-f]{7,64}(?: \(.*\))?:?")
+_PART = re.compile(rb"(?:From|commit) [0-9a-f]{40}(?:[0-9a-f]{24})?\b")
+_ENCODED = re.compile(rb"(?i)Content-Transfer-Encoding:\s*(quoted-printable|base64)\s*\Z")
+_HTML = re.compile(
+    rb"(?is)\s*(?:(?:<\?xml[^>]*>|<!--(?:(?!-->).)*-->)\s*)*<(?:!doctype html|html|head|body)\b"
+)
+_PACKED = (
+    (b"\x1f\x8b", "gzip", "gunzip"),
+    (b"BZh", "bzip2", "bunzip2"),
+    (b"\xfd7zXZ", "xz", "unxz"),
+    (b"\x28\xb5\x2f\xfd", "zstd", "unzstd"),
+    (b"PK\x03\x04", "zip", "unzip"),
+)
 MAX_BINARY = 256 * 1024 * 1024
 
 
@@ -89,13 +106,25 @@ class _Reader:
                 line=1,
                 hint="save it as UTF-8, or fetch it again without PowerShell's '>'",
             )
+        for magic, kind, tool in _PACKED:
+            if data.startswith(magic):
+                raise PatchSyntaxError(
+                    f"the patch is compressed with {kind}", line=1, hint=f"unpack it first: {tool}"
+                )
         if data.startswith(b"\xef\xbb\xbf"):
             data = data[3:]
+        if _HTML.match(data):
+            raise PatchSyntaxError(
+                "this is an HTML page, not a patch",
+                line=1,
+                hint="a login or error page saved by mistake? fetch the .patch or .diff again",
+            )
         # BytesIO splits at \n alone, keeps the ends, and does so in C.
         self.lines = io.BytesIO(data).readlines()
         self.at = 0
         self.first_header = len(self.lines)
         self._has_index = False
+        self._part = 0
 
     def read(self) -> list[FilePatch]:
         files: list[FilePatch] = []
@@ -113,11 +142,11 @@ class _Reader:
             if first == b"d" and line.startswith(b"diff --git "):
                 found = self._git_file()
                 if found is not None:
-                    files.append(found)
+                    files.append(found._replace(part=self._part))
                     behind_hunk = bool(found.hunks)
                     continue
             elif first == b"-" and self._starts_plain_file():
-                files.append(self._plain_file())
+                files.append(self._plain_file()._replace(part=self._part))
                 behind_hunk = True
                 continue
             elif first == b"d" and line.startswith((b"diff --cc ", b"diff --combined ")):
@@ -128,8 +157,12 @@ class _Reader:
                 )
             elif first == b"@" and behind_hunk and line.startswith(b"@@"):
                 raise _bad_hunk_header(self.at, line)
-            elif first == b"@" and files and _HUNK.match(line):
+            elif (
+                first == b"@" and (files or self._peek(1)[:1] in _HUNK_SIGNS) and _HUNK.match(line)
+            ):
                 raise self._orphan_hunk(self.at + 1)
+            elif first == b"-" and self._starts_plain_file(b"@@"):
+                raise _bad_hunk_header(self.at + 2, self._peek(2))
             elif first == b"-" and self._is_cut_header():
                 raise PatchSyntaxError(
                     "the patch ends in a file header: it is cut off", line=self.at + 1
@@ -140,13 +173,22 @@ class _Reader:
                     line=self.at + 1,
                     hint="make a unified one: diff -u, or git diff",
                 )
-            elif first == b"B" and re.match(rb"Binary files .* differ\s*\Z", line):
+            elif first in b"BCF" and _UNSHOWN.fullmatch(line.rstrip()):
                 raise self._binary_differ()
+            elif first == b"S" and _SUBMODULE.fullmatch(line.rstrip()):
+                raise _submodule(self.at + 1)
+            elif first in b"Cc" and (encoded := _ENCODED.match(line)):
+                raise PatchSyntaxError(
+                    f"a mail whose text is encoded ({encoded[1].decode().lower()})",
+                    line=self.at + 1,
+                    hint="decode it, each mail by itself: git mailinfo /dev/null OUT.patch < MAIL",
+                )
             elif behind_hunk and first in (b"+", b"-", b" ") and not self._is_signature():
                 raise PatchSyntaxError(
                     "a line that no hunk counts",
                     line=self.at + 1,
-                    hint="the '@@' header before it gives too few lines; nothing may be dropped",
+                    hint="the '@@' header before it gives too few lines (patchkit lint --fix counts"
+                    " them anew); nothing may be dropped",
                     detail=(f"  {_show(line)}",),
                 )
             elif (first == b"\t" and behind_hunk) or (odd is not None and first in _HUNK_SIGNS):
@@ -156,6 +198,8 @@ class _Reader:
                     hint="a context line that lost its leading blank? Nothing may be dropped",
                     detail=(f"  {_show(lines[self.at if odd is None else odd])}",),
                 )
+            if _PART.match(line):
+                self._part += 1
             if line.strip():
                 directly = behind_hunk and bool(lines[self.at - 1].strip())
                 odd = self.at if directly and not self._is_signature() else None
@@ -173,11 +217,11 @@ class _Reader:
         place = self.at + ahead
         return self.lines[place] if place < len(self.lines) else b""
 
-    def _starts_plain_file(self) -> bool:
+    def _starts_plain_file(self, hunk: bytes = b"@@ -") -> bool:
         return (
             self._peek(0).startswith(b"--- ")
             and self._peek(1).startswith(b"+++ ")
-            and self._peek(2).startswith(b"@@ -")
+            and self._peek(2).startswith(hunk)
         )
 
     def _starts_context_diff(self) -> bool:
@@ -227,6 +271,10 @@ class _Reader:
         )
         line = lines[place] if place < len(lines) else b""
         bare = line.startswith((b"@@ -", b"Binary files "))  # names stand in the diff line
+        if not bare and place + 1 >= len(lines) and not lines[-1].endswith(b"\n"):
+            raise PatchSyntaxError(
+                "the patch ends inside a file header: it is cut off", line=start + 1
+            )
         if not header and not has_names and not bare:
             if place >= len(lines):
                 raise PatchSyntaxError(
@@ -423,11 +471,7 @@ class _Reader:
 
     def _check_mode(self, mode: int, start: int) -> int:
         if mode == 0o160000:
-            raise PatchSyntaxError(
-                "a submodule change cannot be applied to an installed package",
-                line=start + 1,
-                hint="take that file out of the patch",
-            )
+            raise _submodule(start + 1)
         if mode not in _MODES and mode & 0o170000 != 0o100000:
             raise PatchSyntaxError(f"file mode {mode:o} is not one of git's", line=start + 1)
         return mode
@@ -530,7 +574,8 @@ class _Reader:
                     f"the patch ends inside a hunk: {old_left} old and {new_left} new lines"
                     " are missing",
                     line=start + 1,
-                    hint="it is cut off, or the counts in its '@@' line are wrong",
+                    hint="it is cut off, or the counts in its '@@' line are wrong (patchkit lint"
+                    " --fix counts them anew)",
                 )
             line = lines[place]
             sign = line[0]
@@ -546,13 +591,15 @@ class _Reader:
                     f"a line inside a hunk that begins with none of ' ', '+', '-': {old_left}"
                     f" old and {new_left} new lines are still missing",
                     line=place + 1,
-                    hint="the counts in the '@@' line are too high, or a mailer wrapped a line",
+                    hint="the counts in the '@@' line are too high (patchkit lint --fix counts them"
+                    " anew), or a mailer wrapped a line",
                     detail=(f"  {_show(line)}",),
                 )
             if old_left < 0 or new_left < 0:
                 raise PatchSyntaxError(
                     "a hunk with more lines than its header counts",
                     line=place + 1,
+                    hint="patchkit lint --fix counts them anew, where that is no guess",
                     detail=(f"  {_show(line)}",),
                 )
             place += 1
@@ -656,16 +703,6 @@ class _Reader:
         text = b"".join(self.lines[:40]).lstrip()
         if not text:
             return PatchSyntaxError("the patch is empty", line=1)
-        if text[:2] == b"\x1f\x8b":
-            return PatchSyntaxError(
-                "the patch is compressed with gzip", line=1, hint="unpack it first: gunzip"
-            )
-        if text[:15].lower().startswith((b"<!doctype html", b"<html")):
-            return PatchSyntaxError(
-                "this is an HTML page, not a patch",
-                line=1,
-                hint="a login or error page saved by mistake? fetch the .patch or .diff again",
-            )
         if re.search(rb"(?m)^\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?$\n[<>] ", text):
             return PatchSyntaxError(
                 "a normal diff is not read", line=1, hint="make a unified one: diff -u"
@@ -676,6 +713,14 @@ class _Reader:
 
 
 # -- names ------------------------------------------------------------------------------
+
+
+def _submodule(line: int) -> PatchSyntaxError:
+    return PatchSyntaxError(
+        "a submodule change cannot be applied to an installed package",
+        line=line,
+        hint="take that file out of the patch",
+    )
 
 
 def _bad_hunk_header(place: int, line: bytes) -> PatchSyntaxError:

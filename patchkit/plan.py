@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from .errors import HunkError, PatchkitError, Refused
@@ -134,11 +135,16 @@ class _Series:
         return out
 
     def apply(self, step: Step) -> None:
-        """One patch file.  Sources of renames and copies are read as they were before it
+        """One patch file: the mails or commits in it one by one."""
+        for _, files in groupby(step.files, key=lambda mapped: mapped.patch.part):
+            self._apply_part(step, tuple(files))
+
+    def _apply_part(self, step: Step, files: Sequence[Mapped]) -> None:
+        """One diff.  Sources of renames and copies are read as they were before it
         (git's patches do not depend on their order); a file named twice builds on itself."""
         sources: dict[str, FileState] = {}
         going: set[str] = set()
-        for mapped in step.files:
+        for mapped in files:
             if mapped.patch.change in ("rename", "copy"):
                 assert mapped.old is not None
                 file = self._now((step.root, mapped.old))
@@ -146,11 +152,11 @@ class _Series:
                     sources[mapped.old] = file.state()
             if mapped.patch.change in ("rename", "delete") and mapped.old is not None:
                 going.add(mapped.old)
-        folders = {folder for m in step.files for folder in folders_above(m.new or "")}
+        folders = {folder for m in files for folder in folders_above(m.new or "")}
         for gone in sorted(going & folders):
             self._now((step.root, gone))
         written: set[str] = set()
-        for mapped in step.files:
+        for mapped in files:
             try:
                 self._apply_file(step, mapped, sources, going, written)
             except PatchkitError as error:
@@ -437,6 +443,7 @@ def reverse_file(patch: FilePatch) -> FilePatch:
         else (patch.binary[1], patch.binary[0]),
         old_blob=patch.new_blob,
         new_blob=patch.old_blob,
+        part=patch.part,
     )
 
 
