@@ -143,11 +143,11 @@ class _Reader:
                 found = self._git_file()
                 if found is not None:
                     files.append(found._replace(part=self._part))
-                    behind_hunk = bool(found.hunks)
+                    behind_hunk, odd = bool(found.hunks), None
                     continue
             elif first == b"-" and self._starts_plain_file():
                 files.append(self._plain_file()._replace(part=self._part))
-                behind_hunk = True
+                behind_hunk, odd = True, None
                 continue
             elif first == b"d" and line.startswith((b"diff --cc ", b"diff --combined ")):
                 raise PatchSyntaxError(
@@ -191,7 +191,9 @@ class _Reader:
                     " them anew); nothing may be dropped",
                     detail=(f"  {_show(line)}",),
                 )
-            elif (first == b"\t" and behind_hunk) or (odd is not None and first in _HUNK_SIGNS):
+            elif (first == b"\t" and behind_hunk) or (
+                odd is not None and first in _HUNK_SIGNS and not self._is_signature()
+            ):
                 raise PatchSyntaxError(
                     "a line that no hunk counts",
                     line=(self.at if odd is None else odd) + 1,

@@ -793,6 +793,12 @@ def test_a_signature_ends_the_last_hunk(signature: str) -> None:
     assert len(read(f"{PLAIN}{signature}2.39.5\n\n{OTHER}{signature}2.39.5\n").files) == 2
 
 
+def test_a_signature_behind_one_line_of_prose() -> None:
+    """Mercurial writes no more than that between two files, ``git show`` behind the last."""
+    assert len(read(f"{PLAIN}diff -r 44299fd3d1a8 b\n{OTHER}-- \n2.39.5\n").files) == 2
+    assert len(read(f"{PLAIN}$\n-- \n2.39.5\n").files) == 1
+
+
 def test_dep3_fields() -> None:
     patch = read(
         "Description: first line\n second line\n .\n after a blank\nOrigin: upstream, abc\n"
