@@ -429,10 +429,12 @@ def reverse_file(patch: FilePatch) -> FilePatch:
         new_mode = None
     if change == "delete":
         new_mode = patch.old_mode
+    # Two names of a plain diff are one file's: which of them it has does not change.
+    one = change == "modify" and not patch.git
     return FilePatch(
         {"add": "delete", "delete": "add"}.get(change, change),  # type: ignore[arg-type]
-        patch.new_path,
-        patch.old_path,
+        patch.old_path if one else patch.new_path,
+        patch.new_path if one else patch.old_path,
         patch.new_mode if patch.new_mode is not None else patch.old_mode,
         new_mode,
         tuple(reverse(hunk) for hunk in patch.hunks),

@@ -506,6 +506,11 @@ def test_turned_round_twice_is_the_same() -> None:
         assert back.old_mode == (file.new_mode or file.old_mode)
 
 
+def test_of_two_names_of_a_plain_diff_the_same_file_is_taken_both_ways() -> None:
+    patch = f"--- a/lao\n+++ a/tzu\n{HUNK}"
+    both_ways({"tzu": text(ABC)}, {"tzu": text("a\nB\nc\n")}, patch)
+
+
 # -- not right yet -----------------------------------------------------------------------------
 
 
