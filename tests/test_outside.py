@@ -85,9 +85,10 @@ def test_the_command_does_what_the_engine_does(
         tree = write_tree(case.tree, tmp_path / str(number))
         patch.write_bytes(case.patch)
         before = snapshot(tree)
-        back = ["--reverse"] if case.reverse else []
+        options = ["--strip", str(case.strip), *(["--reverse"] if case.reverse else [])]
         done = cli(
-            *("--root", tree, "apply", patch, "--strip", str(case.strip), *back),
+            *("--root", tree, "apply", patch),
+            *options,
             check=3 if isinstance(result, PatchkitError) else 0,
         )
         if isinstance(result, PatchkitError):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from patchkit.errors import PatchkitError
+from patchkit.model import FileState
 from tests import strategies
 from tests.outside.cases import Case, plain, variants
 from tests.outside.sources import Found
@@ -48,7 +49,7 @@ class Outcome:
     tree: Tree
 
 
-def normal(tree: Mapping[str, strategies.FileState]) -> Tree:
+def normal(tree: Mapping[str, FileState]) -> Tree:
     """Modes as git knows them: executable or not."""
     return {
         path: state._replace(mode=0o755 if state.mode & 0o100 else 0o644)

@@ -32,7 +32,9 @@ DEBIAN = ("git", "patch")
 #: Folders of a source package that hold its tests or its patches.
 _FOLDERS = frozenset(["t", "test", "tests", "patches"])
 _LARGEST = 200_000
-_PATCH_LIKE = re.compile(rb"^(?:@@ -\d|GIT binary patch|(?:rename|copy|new mode|old mode) )", re.M)
+_PATCH_LIKE = re.compile(
+    rb"^(?:@@ -\d|GIT binary patch|(?:rename|copy|new mode|old mode) )", re.MULTILINE
+)
 _HERE = re.compile(rb"<<(-?)[ ]*\\?(['\"]?)([A-Za-z_]+)\2[^\n]*\n")
 
 
@@ -106,6 +108,7 @@ def _debian(name: str) -> list[Path]:
                 got = Path(temporary, "got")
                 got.mkdir()
                 options = _apt_options(Path(temporary))
+                worked = True
                 for command in (["update"], ["source", "--download-only", name]):
                     done = subprocess.run(
                         ["apt-get", "-q", *options, *command],
@@ -114,7 +117,8 @@ def _debian(name: str) -> list[Path]:
                         capture_output=True,
                         check=False,
                     )
-                if done.returncode or not list(got.glob("*.tar.*")):
+                    worked = done.returncode == 0
+                if not worked or not list(got.glob("*.tar.*")):
                     raise Unreachable(f"needs a Debian mirror with the source package {name}")
                 got.replace(folder)
     return sorted(path for path in folder.glob("*.tar.*") if path.suffix != ".asc")
@@ -188,7 +192,7 @@ def here_documents(script: bytes) -> Iterator[bytes]:
     at = 0
     while start := _HERE.search(script, at):
         tabs = rb"\t*" if start[1] else b""
-        end = re.compile(rb"^" + tabs + start[3] + rb"$", re.M).search(script, start.end())
+        end = re.compile(rb"^" + tabs + start[3] + rb"$", re.MULTILINE).search(script, start.end())
         at = start.end()
         if end is None:
             continue

@@ -48,37 +48,60 @@ def patch_ng(patch: str, strip: int, *, reverse: bool) -> int:
 def whatthepatch(patch: str, strip: int, *, reverse: bool) -> int:
     """Files around whatthepatch's ``apply_diff``, which places the lines."""
     module: Any = __import__("whatthepatch")
-    wanted: dict[Path, str | None] = {}
+    files = Files(strip, reverse=reverse)
     for diff in module.parse_patch(_read(Path(patch))):
         if diff.header is None or diff.changes is None:
             return 1
-        names = _pair(diff.header.old_path, diff.header.new_path, strip, reverse=reverse)
-        lines = _lines(_now(names[0], wanted))
-        _store(names, module.apply_diff(diff, lines, reverse=reverse), wanted)
-    return _write(wanted)
+        old, new = files.pair(diff.header.old_path, diff.header.new_path)
+        text = files.now(old)
+        lines = text.removesuffix("\n").split("\n") if text else []
+        done = module.apply_diff(diff, lines, reverse=reverse)
+        files.store(old, new, "".join(line + "\n" for line in done))
+    return files.write()
 
 
 def unidiff(patch: str, strip: int, *, reverse: bool) -> int:
     """The plainest engine over unidiff: each hunk at its line, else at the nearest one
     where all its old lines stand."""
     module: Any = __import__("unidiff")
-    wanted: dict[Path, str | None] = {}
+    files = Files(strip, reverse=reverse)
     for file in module.PatchSet(_read(Path(patch))):
-        names = _pair(file.source_file, file.target_file, strip, reverse=reverse)
-        text = _now(names[0], wanted)
-        lines = text.splitlines(keepends=True)
+        old_name, new_name = files.pair(file.source_file, file.target_file)
+        lines = _split(files.now(old_name))
         shift = 0
         for hunk in file:
-            old = [line.value for line in hunk if not line.is_added]
-            new = [line.value for line in hunk if not line.is_removed]
+            old, new = _sides(hunk)
             start = hunk.source_start
             if reverse:
                 old, new, start = new, old, hunk.target_start
             place = _nearest(lines, old, max(start - bool(old), 0) + shift)
             lines[place : place + len(old)] = new
             shift += len(new) - len(old)
-        _store(names, lines, wanted, end="")
-    return _write(wanted)
+        files.store(old_name, new_name, "".join(lines))
+    return files.write()
+
+
+def _split(text: str) -> list[str]:
+    lines = [line + "\n" for line in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _sides(hunk: Any) -> tuple[list[str], list[str]]:
+    """Both sides of a hunk; a mark of a missing line end belongs to the line before it."""
+    old: list[str] = []
+    new: list[str] = []
+    sides: list[list[str]] = []
+    for line in hunk:
+        if line.line_type == "\\":
+            for side in sides:
+                side[-1] = side[-1].rstrip("\n")
+            continue
+        sides = [] if line.is_added else [old]
+        sides += [] if line.is_removed else [new]
+        for side in sides:
+            side.append(line.value)
+    return old, new
 
 
 def _nearest(lines: list[str], old: list[str], stated: int) -> int:
@@ -95,47 +118,59 @@ def _read(path: Path) -> str:
     return path.read_bytes().decode("latin-1")
 
 
-def _pair(old: str, new: str, strip: int, *, reverse: bool) -> tuple[Path | None, Path | None]:
-    paths = [None if name == "/dev/null" else Path(*name.split("/")[strip:]) for name in (old, new)]
-    return (paths[1], paths[0]) if reverse else (paths[0], paths[1])
+class Files:
+    """The files that a patch names, written only when all of it could be placed."""
 
+    def __init__(self, strip: int, *, reverse: bool) -> None:
+        self._strip = strip
+        self._reverse = reverse
+        self._wanted: dict[Path, str | None] = {}
 
-def _now(path: Path | None, wanted: dict[Path, str | None]) -> str:
-    if path is None:
-        return ""
-    text = wanted[path] if path in wanted else _read(path)
-    if text is None:
-        raise FileNotFoundError(path)
-    return text
+    def pair(self, old: str, new: str) -> tuple[Path | None, Path | None]:
+        """The path before and after.  A reader may have taken ``a/`` away by itself; and of
+        two names the one that is there counts."""
+        if self._reverse:
+            old, new = new, old
+        before, after = (self._found(name) for name in (old, new))
+        if before is not None and after is not None and not before.is_file():
+            before = after
+        return before, after
 
+    def _found(self, name: str) -> Path | None:
+        if name == "/dev/null":
+            return None
+        whole = Path(name)
+        short = Path(*whole.parts[self._strip :])
+        return whole if whole.is_file() and not short.is_file() else short
 
-def _lines(text: str) -> list[str]:
-    return text.split("\n")[:-1] if text.endswith("\n") else text.split("\n") if text else []
+    def now(self, path: Path | None) -> str:
+        """What a file holds by now; nothing where it is absent (a plain diff does not always
+        say that a file is new)."""
+        if path is None:
+            return ""
+        if path in self._wanted:
+            return self._wanted[path] or ""
+        return _read(path) if path.is_file() else ""
 
+    def store(self, old: Path | None, new: Path | None, text: str) -> None:
+        """What it is to hold."""
+        if old is not None and old != new:
+            self._wanted[old] = None
+        if new is not None:
+            self._wanted[new] = text
 
-def _store(
-    names: tuple[Path | None, Path | None],
-    lines: list[str],
-    wanted: dict[Path, str | None],
-    end: str = "\n",
-) -> None:
-    old, new = names
-    if old is not None and old != new:
-        wanted[old] = None
-    if new is not None:
-        wanted[new] = "".join(line + end for line in lines)
-
-
-def _write(wanted: dict[Path, str | None]) -> int:
-    if not wanted:
-        return 1
-    for path, text in wanted.items():
-        if text is None:
-            path.unlink()
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode("latin-1"))
-    return 0
+    def write(self) -> int:
+        """Write all of it; 1 where that cannot be, or there is nothing to write."""
+        for path, text in self._wanted.items():
+            if path.is_dir() or (text is None and not path.is_file()):
+                return 1
+        for path, text in self._wanted.items():
+            if text is None:
+                path.unlink()
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(text.encode("latin-1"))
+        return 0 if self._wanted else 1
 
 
 # -- one case after another ----------------------------------------------------------------
@@ -148,7 +183,7 @@ TOOLS: dict[str, Callable[..., int]] = {
 }
 
 
-def _in_a_child(tool: Callable[..., int], tree: str, patch: str, strip: int, back: bool) -> int:  # noqa: FBT001
+def _in_a_child(tool: Callable[..., int], tree: str, patch: str, strip: int, back: bool) -> int:
     child = os.fork()
     if child == 0:
         code = 1
