@@ -6,6 +6,7 @@
     python3 dev.py lint     ruff and mypy alone
     python3 dev.py bench    the benchmark, as a table in Markdown
     python3 dev.py faults   kills and errors at every call that changes a tree, as a table
+    python3 dev.py peers    other tools' patches, through patchkit and other tools
 
 All that is made lies under ``build/`` (virtual environments, wheels, unpacked releases,
 coverage) and may be deleted at any time.  What was downloaded once is not asked for again,
@@ -574,6 +575,24 @@ def faults(rest: Sequence[str]) -> int:
     return run([python, "-m", "tests.faults.sweep", *rest], quiet=False)
 
 
+#: Python libraries that apply patches, or read them; these very releases are compared.
+PEERS = ("patch-ng==1.19.1", "whatthepatch==1.0.7", "unidiff==1.0.1")
+
+
+def peers(rest: Sequence[str]) -> int:
+    """tests/outside, with the other libraries in a virtual environment of their own."""
+    interpreter = first_interpreter()
+    python = development_venv(interpreter)
+    other = BUILD / "venvs" / "peers" / "bin" / "python"
+    collect_wheels(interpreter, python, PEERS)
+    if not probe_module(other, "patch_ng"):
+        shutil.rmtree(other.parent.parent, ignore_errors=True)
+        must([interpreter.path, "-m", "venv", other.parent.parent], "cannot make an environment")
+        pip = [other, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+        must([*pip, "--find-links", WHEELHOUSE, *PEERS], "delete build/ and try again")
+    return run([python, "-m", "tests.outside", "--peers", other, *rest], quiet=False)
+
+
 def main() -> int:
     """Parse, run, and turn what failed into one message and an exit code."""
     parser = argparse.ArgumentParser(
@@ -588,8 +607,9 @@ def main() -> int:
     commands.add_parser("lint", help="ruff and mypy")
     commands.add_parser("bench", help="the benchmark; further arguments are its own")
     commands.add_parser("faults", help="the sweep of kills and errors; likewise")
+    commands.add_parser("peers", help="the outside cases; likewise")
     arguments, rest = parser.parse_known_args()
-    if rest and arguments.command not in ("bench", "faults", "test"):
+    if rest and arguments.command not in ("bench", "faults", "peers", "test"):
         parser.error(f"unknown arguments: {shlex.join(rest)}")
     BUILD.mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -604,7 +624,7 @@ def main() -> int:
             return 0 if all(outcome.ok for outcome in lint(python)) else 1
         if arguments.command == "demo":
             return demo()
-        return bench(rest) if arguments.command == "bench" else faults(rest)
+        return {"bench": bench, "faults": faults, "peers": peers}[arguments.command](rest)
     except Failed as error:
         say(f"{paint('dev.py:', '1;31')} {error}")
         return 1
