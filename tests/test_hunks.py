@@ -750,6 +750,13 @@ def test_blocks_are_found_as_by_looking_at_each_line(
     assert found == expected[: 2 if too_many else None]
 
 
+def test_each_place_of_a_block_is_numbered_from_the_first_line() -> None:
+    file = lines("x\na\nb\ny\na\nb\na\nb\nz\n")
+    assert _Search(file, []).places((b"a\n", b"b\n")) == ([1, 4, 6], False)
+    doubled = lines("q\n\n\n\n\n")
+    assert _Search(doubled, []).places((b"\n", b"\n")) == ([1, 2, 3], False)
+
+
 KINDS_OF_REFUSAL = [
     # At the start and at the end of the file, where lines came before and behind.
     (
@@ -857,6 +864,12 @@ def test_what_a_line_of_c_names(heading: str, there: str, agree: bool) -> None:
     ],
 )
 def test_a_line_without_leading_context_ends_as_the_one_above(before: str, after: str) -> None:
+    third = ends("a\nb|\nc\n")
+    apply_with_own_ends(third, hunks("@@ -3 +3,2 @@\n+x\n c\n"))
+    assert third == ends("a\nb|\nx|\nc\n")
+    first = ends("a|\nb\n")
+    apply_with_own_ends(first, hunks("@@ -1,2 +1,3 @@\n+x\n a\n b\n"))
+    assert first == ends("x|\na|\nb\n")
     file = ends(before)
     apply_with_own_ends(file, hunks("@@ -2,2 +2,3 @@\n+x\n b\n c\n"))
     assert file == ends(after)

@@ -63,6 +63,34 @@ def test_blank_lines_at_the_end_of_a_body() -> None:
     assert recount(right) == (right, [])
 
 
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        # A removed line "- " and one "-" are no signature while the hunk goes on.
+        (" a\n-- \n+b\n c\n", "-1,3 +1,3"),
+        (" a\n--\n+b\n c\n", "-1,3 +1,3"),
+        (" a\n--\n c\n", "-1,3 +1,2"),
+        (" a\n-- \n-d\n", "-1,3 +1,1"),
+        ("-- \n\\ No newline at end of file\n+b\n", "-1,1 +1,1"),
+        # A removed "-- x" and an added "++ y" are lines where no hunk follows them.
+        ("--- x\n+++ y\n c\n", "-1,2 +1,2"),
+        ("--- x\n c\n@@ -9 +9 @@\n-a\n+b\n", "-1,2 +1,1"),
+        (" a\n\n-b\n c\n", "-1,4 +1,3"),
+        (" a\r\n\r\n-b\r\n c\r\n", "-1,4 +1,3"),
+        ("-a\n+b\n\\ No newline at end of file\n", "-1,1 +1,1"),
+    ],
+)
+def test_what_belongs_to_a_body(body: str, after: str) -> None:
+    _, found = recount(HEADER + b"@@ -1,99 +1,99 @@\n" + body.encode())
+    assert [(one.after, one.unclear) for one in found] == [(after, False)]
+
+
+@pytest.mark.parametrize("mark", ["-- \r\n", "--\n", "-- \n", "--\r\n"])
+def test_a_signature_ends_a_body(mark: str) -> None:
+    data = HEADER + RIGHT + BODY + mark.encode() + b"2.45.1\n"
+    assert recount(data) == (data, [])
+
+
 def test_what_is_no_hunk_is_left_alone() -> None:
     for data in (b"", b"@@ -1,9 +1,9 @@\n a\n", b"prose\n@@ -1,2 +3,4 @@\n+x\n", b"\0\xff\n"):
         assert recount(data) == (data, [])
