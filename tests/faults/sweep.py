@@ -135,7 +135,7 @@ def _attack(
     said = subject.verdict(command)
     if said is not None:
         row.wrong += now != (ends[0] if said == "old" else ends[1])
-    elif attack != KILL and not mixed and subject.name == "patchkit":
+    elif attack != KILL and subject.name == "patchkit" and command != "recover":
         row.wrong += 1  # an error was rolled back, and it must not call that interrupted
     worked = subject.go_back(subject.ways[row.runs % len(subject.ways)])
     back = subject.state()
