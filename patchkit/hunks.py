@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from heapq import nlargest
 from typing import NamedTuple
 
 from .errors import HunkError
@@ -36,6 +37,8 @@ _CARRIAGE_RETURNS = re.compile(rb"\r+\n")
 _SWAPPED = bytes.maketrans(b"+-", b"-+")
 # More places than this are not looked at one by one: the hunk is ambiguous then anyway.
 MAX_CANDIDATES = 1000
+# Of places that a hunk is near to, so many are compared line by line, and so many told.
+_RANKED, _NEAR = 40, 3
 
 
 class Placement(NamedTuple):
@@ -499,19 +502,24 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
             " if another bundle did it, one of the two is enough",
         )
     old = hunk.old
-    near, score = nearest(lines, hunk)
+    places = nearest(lines, hunk)
     detail: list[str] = []
     data: dict[str, object] = {"reason": "not-found"}
     message = "the hunk's lines are not in the file"
     hint = "compare the release with the one that the patch was made for"
-    if near is not None:
+    if places:
+        rows = [
+            {
+                "line": place + 1,
+                "similarity": round(share, 3),
+                "inside": _text(_headings(lines, place)[0 if search.c else 1]),
+            }
+            for place, share in places
+        ]
+        near, score = places[0]
         window = lines[near : near + len(old)]
         reason = _difference(old, window)
-        where = _text(enclosing(lines, near))
-        data = {
-            "reason": reason,
-            "nearest": {"line": near + 1, "similarity": round(score, 3), "inside": where},
-        }
+        data = {"reason": reason, "nearest": rows[0], "near": rows}
         if reason == "anchor":
             where_to = "end" if hunk.trailing == 0 else "start"
             message = f"the hunk's lines are there, but not at the {where_to} of the file"
@@ -525,8 +533,15 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
         elif reason == "whitespace":
             message += "; they differ in white space alone"
             hint = "an editor or mailer changed blanks in the patch; fetch it again"
-        inside = f" in '{where}'" if where else ""
-        detail.append(f"nearest: line {near + 1}{inside}, {score:.0%} of the lines are equal")
+        told = "; ".join(
+            f"line {row['line']}" + (f" in '{row['inside']}'" if row["inside"] else "")
+            for row in rows[1:]
+        )
+        inside = f" in '{rows[0]['inside']}'" if rows[0]["inside"] else ""
+        detail.append(
+            f"nearest: line {near + 1}{inside}, {score:.0%} of the lines are equal"
+            + (f" (also near: {told})" if told else "")
+        )
         data["expected"] = [_text(line) for line in old]
         data["found"] = [_text(line) for line in window]
         for offset, want in enumerate(old):
@@ -609,8 +624,9 @@ def _votes(lines: Sequence[bytes], where: Mapping[bytes, Sequence[int]]) -> Coun
     )
 
 
-def nearest(lines: Sequence[bytes], hunk: Hunk) -> tuple[int | None, float]:
-    """The line (from 0) where most of the old lines stand in place, and their share.
+def nearest(lines: Sequence[bytes], hunk: Hunk) -> list[tuple[int, float]]:
+    """The lines (from 0) where most of the old lines stand in place, and their share: the
+    best first, then up to two others that do not overlap it and are not much worse.
 
     Each line that occurs in both votes for an alignment, so the cost is linear; the short
     ones, which stand everywhere, only where there is no other.
@@ -627,12 +643,17 @@ def nearest(lines: Sequence[bytes], hunk: Hunk) -> tuple[int | None, float]:
         if votes:
             break
     stated = _stated(hunk)
-    best = max(votes, key=lambda place: (votes[place], -abs(place - stated)), default=None)
-    if best is None:
-        return None, 0.0
-    best = max(best, 0)
-    same = sum(1 for want, have in zip(old, lines[best:], strict=False) if want == have)
-    return best, same / max(len(old), 1)
+    ranked = nlargest(
+        _RANKED, votes, key=lambda place: (votes[place], -abs(place - stated), -place)
+    )
+    found: list[tuple[int, float]] = []
+    for place in (max(place, 0) for place in ranked):
+        same = sum(1 for want, have in zip(old, lines[place:], strict=False) if want == have)
+        share = same / max(len(old), 1)
+        apart = all(abs(place - other) >= len(old) for other, _ in found)
+        if not found or (apart and share >= 0.75 * found[0][1] and len(found) < _NEAR):
+            found.append((place, share))
+    return found
 
 
 def _difference(want: Sequence[bytes], have: Sequence[bytes]) -> str:

@@ -520,7 +520,7 @@ def test_nothing_is_near() -> None:
     assert error.data["expected"][0] == "line 2"
     assert "  expected   line 2" in error.detail
     assert refused([], hunks(MIDDLE)).data["reason"] == "not-found"
-    assert nearest([], hunks(MIDDLE)[0]) == (None, 0.0)
+    assert nearest([], hunks(MIDDLE)[0]) == []
 
 
 def test_control_characters_are_not_sent_to_the_terminal() -> None:
@@ -820,6 +820,19 @@ def test_of_two_near_places_the_one_at_the_stated_line_is_told() -> None:
         error = refused(list(file), hunks(patch))
         assert error.data["nearest"]["line"] == near
         assert error.data["nearest"]["similarity"] == 0.75
+
+
+def test_other_near_places_are_told_too() -> None:
+    block = "def {0}():\n    alpha = 1\n    beta = 2\n    gamma = {1}\n    delta = 4\n"
+    file = lines("".join(block.format(name, name) for name in "fgh") + "x = 1\n" * 9)
+    body = "     alpha = 1\n     beta = 2\n-    gamma = 3\n+    gamma = 5\n     delta = 4\n"
+    error = refused(file, hunks(f"@@ -7,4 +7,4 @@\n{body}"))
+    assert error.data["near"] == [
+        {"line": line, "similarity": 0.75, "inside": f"def {name}():"}
+        for line, name in ((7, "g"), (2, "f"), (12, "h"))
+    ]
+    assert error.data["nearest"] == error.data["near"][0]
+    assert "(also near: line 2 in 'def f():'; line 12 in 'def h():')" in error.detail[0]
 
 
 def test_a_line_that_stands_everywhere_tells_no_place() -> None:
