@@ -120,15 +120,10 @@ def test_a_cache_poisoned_while_applied_is_not_reverted_to(lab: Lab, mode: UvLin
     bundles(lab)
     lab.run(site, "apply", "edit")
     poison(other, ALPHA[0])
-    before = site.picture()
-    result = lab.run(site, "revert", "--all", check=None)
-    if result.exit_code == 0:  # a copy of the pristine bytes was kept as well
-        assert releases.record_problems(site.root) == []
-    else:
-        assert result.exit_code == 3
-        assert ALPHA[0] in result.stderr and "cache" in result.stderr
-        assert "poisoned" not in site.text(ALPHA[0])
-        assert site.differences(before) == [], str(result)
+    # A copy of the pristine bytes was kept as well, since others can write through the inode.
+    lab.run(site, "revert", "--all")
+    assert releases.record_problems(site.root) == []
+    assert "poisoned" not in site.text(ALPHA[0])
 
 
 def test_pristine_verify_names_a_poisoned_file(lab: Lab) -> None:

@@ -22,7 +22,8 @@ from typing import Any
 
 import pytest
 
-from patchkit import fsio, lock, workflow
+from patchkit import fsio, journal, lock, workflow
+from patchkit import verify as verify_module
 from patchkit.errors import Fault, Interrupted, Locked, PatchkitError
 from patchkit.fsio import Root
 from patchkit.queries import verify
@@ -620,3 +621,67 @@ def test_what_a_step_builds_on_is_safe_from_a_power_cut(
         change(site)
     assert unsafe == []
     assert order[:4] == ["publish the journal", "swap", "record", "forget the journal"]
+
+
+def test_a_problem_seen_while_the_state_changes_is_none(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``verify`` takes no lock: what it saw counts only if no state was published meanwhile."""
+    apply(site, "one")
+    real, calls = verify_module.check, []
+
+    def check(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 1:
+            revert(site)  # someone else, between the reading of the state and of the files
+        return real(*arguments)
+
+    monkeypatch.setattr(verify_module, "check", check)
+    assert verify(options(site, lock_timeout=5), []).data["problems"] == []
+    assert len(calls) == 2
+
+
+def test_byte_code_that_an_import_writes_during_the_swap_goes(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An importer that still saw the old source may write its byte-code late."""
+    late = site / "pkg/__pycache__/m0.cpython-311.pyc"
+    real = journal._must_be_as_seen
+
+    def seen(root: Root, change: Any) -> None:
+        if change.path == "pkg/m1.py":  # m0 is swapped already
+            late.write_bytes(b"byte-code of the old m0")
+        real(root, change)
+
+    monkeypatch.setattr(journal, "_must_be_as_seen", seen)
+    apply(site, "one")
+    assert not late.exists()
+
+
+def test_a_folder_that_is_made_again_has_its_mode_and_owner(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill between mkdir and chmod leaves 0700; the next recovery puts it right."""
+    folder = site / "pkg/sub"
+    folder.chmod(0o2775)
+    before = folder.stat()
+    for call in ("mkdir", "chmod"):
+        apply(site, "one")  # the file of this folder goes, and the folder with it
+        assert not folder.exists()
+
+        def kill(name: str, number: int, call: str = call) -> None:
+            if name == call:
+                raise Killed
+
+        monkeypatch.setattr(fsio, "os", Calls(kill))
+        with suppress(Killed):
+            revert(site)
+        monkeypatch.setattr(fsio, "os", os)
+        recover(site)
+        revert(site)
+        after = folder.stat()
+        assert (after.st_mode, after.st_uid, after.st_gid) == (
+            before.st_mode,
+            before.st_uid,
+            before.st_gid,
+        )
