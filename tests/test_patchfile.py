@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 from collections.abc import Iterator
@@ -1077,3 +1078,81 @@ def _never_breaks(data: bytes) -> None:
                     assert shown == line
             assert part.leading + part.trailing < len(part.signs)
             assert all(line.endswith(b"\n") for line in (*part.old[:-1], *part.new[:-1]))
+
+
+# -- headers and bodies at their ends -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tail", "line"),
+    [
+        ("--- a/y\n+++ b/y\n", 8),
+        ("diff -u old/y new/y\n--- a/y\n", 9),
+        ("Index: y\n--- a/y\n", 9),
+        ("Index: y\n===================\n--- a/y\n", 10),
+    ],
+)
+def test_a_header_that_nothing_follows(tail: str, line: int) -> None:
+    error = refused(PLAIN + "\n" + tail)
+    assert error.message == "the patch ends in a file header: it is cut off"
+    assert error.line == line
+
+
+@pytest.mark.parametrize("tail", ["--- the end\n", "prose\n--- the end\n"])
+def test_a_last_line_of_prose_is_no_header(tail: str) -> None:
+    assert len(read(f"{PLAIN}\nThanks.\n{tail}").files) == 1
+
+
+def test_a_blank_line_of_a_crlf_hunk_is_context() -> None:
+    body = "@@ -1,3 +1,3 @@\r\n a\r\n\r\n-b\r\n+c\r\n"
+    (found,) = only(f"--- a/x\n+++ b/x\n{body}").hunks
+    assert found.old == (b"a\r\n", b"\r\n", b"b\r\n")
+    error = refused(f"--- a/x\n+++ b/x\n{body.replace('@@' + chr(13), '@@')}")
+    assert error.message.startswith("a line inside a hunk that begins with none of")
+    assert error.line == 5
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "-a\n\\ No newline at end of file\n-b\n+c\n",
+        "-a\n+b\n\\ No newline at end of file\n+c\n",
+        " a\n\\ No newline at end of file\n-b\n",
+        " a\n\\ No newline at end of file\n+b\n",
+    ],
+)
+def test_a_mark_before_the_last_line_of_its_side(body: str) -> None:
+    old, new = (sum(line[0] in f" {sign}" for line in body.splitlines()) for sign in "-+")
+    error = refused(f"--- a/x\n+++ b/x\n@@ -1,{old} +1,{new} @@\n{body}")
+    assert error.message == "a 'no newline' mark before the last line of its side"
+    assert error.line == 3 + 1 + body.splitlines().index("\\ No newline at end of file")
+
+
+@pytest.mark.parametrize(
+    "body", ["-a\n\\ No\n+b\n\\ No\n", "+b\n\\ No\n-a\n", " a\n-b\n+c\n\\ No\n"]
+)
+def test_a_mark_at_the_last_line_of_its_side(body: str) -> None:
+    old, new = (sum(line[0] in f" {sign}" for line in body.splitlines()) for sign in "-+")
+    assert read(f"--- a/x\n+++ b/x\n@@ -1,{old} +1,{new} @@\n{body}").files
+
+
+def test_a_deleted_file_has_one_hunk() -> None:
+    two = "@@ -1 +0,0 @@\n-a\n@@ -5 +0,0 @@\n-b\n"
+    error = refused(f"--- a/x\n+++ /dev/null\n{two}")
+    assert error.message == "a deleted file with lines that stay"
+
+
+def test_binary_lines_of_every_length(tmp_path: Path) -> None:
+    """The first letter of a line is its length: A to Z and a to z, up to 52 bytes."""
+    tools = Tools(tmp_path)
+    patch = b""
+    for size in (*range(1, 60), 103, 104, 105):
+        data = hashlib.sha512(b"%d" % size).digest() * 2
+        new = b"\0" + data[: size - 1]
+        patch = tools.git_diff({}, {"x": text(new)}, "--binary")
+        (first, _) = only(patch).binary or (None, None)
+        assert first is not None
+        assert first.data == new
+    broken = patch.replace(b"literal 105\nz", b"literal 105\nM")
+    assert broken != patch
+    assert refused(broken).message == "a damaged line of a binary patch"
