@@ -249,9 +249,7 @@ def diff(settings: Settings, bundles: tuple[str, ...]) -> int:
 
 @main.command(short_help="Add bundles, or loose patch files: all or nothing.")
 @click.argument("bundles", nargs=-1, required=True, shell_complete=_complete_bundle)
-@click.option(
-    "-n", "--dry-run", "dry_run", is_flag=True, help="Compute and check all, change nothing."
-)
+@dry_run_option
 @click.option(
     "--strip", type=click.IntRange(min=0), metavar="N", help="Path parts to drop (loose patch)."
 )
@@ -289,9 +287,7 @@ def apply(
     is_flag=True,
     help="Leave files that a reinstall put back, or an uninstall took away, as they are.",
 )
-@click.option(
-    "-n", "--dry-run", "dry_run", is_flag=True, help="Compute and check all, change nothing."
-)
+@dry_run_option
 @common_options
 @click.pass_obj
 def revert(

@@ -25,7 +25,8 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_FOLDERS = 192
 # Files beyond this are not source; the limit bounds memory (one file is held at a time).
 MAX_FILE = 512 * 1024 * 1024
-_NO_FOLDER = (FileNotFoundError, NotADirectoryError, SymlinkedFolder)
+#: What it is called that a path has no folder of its own (a symlink is none).
+NO_FOLDER = (FileNotFoundError, NotADirectoryError, SymlinkedFolder)
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES, errno.ENOSYS}
 
 
@@ -161,7 +162,7 @@ class Root:
         """The names in a folder, sorted; empty where there is none."""
         try:
             return sorted(os.listdir(self._folder(folder)))
-        except _NO_FOLDER:
+        except NO_FOLDER:
             return []
 
     def has_attributes(self, folder: str) -> bool:
@@ -185,7 +186,7 @@ class Root:
         while True:
             try:
                 self._folder(folder)
-            except _NO_FOLDER:
+            except NO_FOLDER:
                 folder = folder.rpartition("/")[0]
             else:
                 return folder
@@ -289,7 +290,7 @@ class Root:
         try:
             folder, name = self._at(path)
             os.unlink(name, dir_fd=folder)
-        except _NO_FOLDER:
+        except NO_FOLDER:
             return
         except OSError as error:
             raise self._named(error, path) from None
@@ -305,6 +306,16 @@ class Root:
             raise self._named(error, path) from None
         os.chmod(name, mode, dir_fd=folder)
         return True
+
+    def make_own_folder(self, path: str) -> None:
+        """A folder of patchkit's own; one that a kill left between its making and its mode
+        gets that now."""
+        if self.mkdir(path):
+            return
+        folder, name = self._at(path)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o777 == 0o700:
+            os.chmod(name, 0o755, dir_fd=folder)
 
     def own_folder(self, path: str, uid: int, gid: int, mode: int) -> None:
         """Give a folder to its owner, where this user may, and exactly this mode."""
@@ -329,7 +340,7 @@ class Root:
             if path in self._folders:
                 os.close(self._folders.pop(path))
             os.rmdir(name, dir_fd=folder)
-        except _NO_FOLDER:
+        except NO_FOLDER:
             return False
         except OSError as error:
             # A mount point is busy, whatever it holds.
@@ -357,7 +368,7 @@ class Root:
         """Make renames in a folder durable (not offered by every file system)."""
         try:
             os.fsync(self._folder(folder))
-        except _NO_FOLDER:
+        except NO_FOLDER:
             return
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EBADF, errno.EROFS):
@@ -377,7 +388,7 @@ class Root:
         if folder not in self._devices:
             try:
                 self._devices[folder] = self.status_of_folder(folder).st_dev
-            except _NO_FOLDER:
+            except NO_FOLDER:
                 return None
         return self._devices[folder]
 

@@ -58,8 +58,10 @@ def patch_text(
     own_ends: bool = False,
 ) -> tuple[bytes, tuple[Placement, ...]]:
     """The contents with all hunks applied, and where each went; :class:`HunkError` where
-    one has no place.  ``exact`` and ``c`` are those of :func:`apply_hunks`; with
-    ``own_ends`` a file of other line ends is patched by :func:`apply_with_own_ends`.
+    one has no place.  ``c`` is that of :func:`apply_hunks`; with ``own_ends`` a file of
+    other line ends is patched by :func:`apply_with_own_ends`.  ``exact`` says that these are
+    the very contents that the patch was made from: then the line of the header counts, also
+    for a hunk without any context.
     """
     offsets = _stated_offsets(data, hunks, exact=exact)
     if offsets is not None:
@@ -72,7 +74,7 @@ def patch_text(
         return b"".join(parts), tuple(Placement(_stated(hunk) + 1, 0) for hunk in hunks)
     lines = split(data)
     try:
-        places = apply_hunks(lines, hunks, exact=exact, c=c)
+        places = apply_hunks(lines, hunks, c=c)
     except HunkError:
         if not own_ends:
             raise
@@ -100,9 +102,8 @@ def _stated_offsets(data: bytes, hunks: Sequence[Hunk], *, exact: bool) -> list[
         if not whole or data[at:floor] != text:
             return None
         bare = hunk.leading == hunk.trailing == 0 and hunk.old_start > 1 and text
-        if not exact and not bare and hunk.trailing == 0 and floor != len(data):
-            return None
-        if not exact and not bare and hunk.old_start <= 1 and stated:
+        adrift = (hunk.old_start <= 1 and stated) or (hunk.trailing == 0 and floor != len(data))
+        if adrift and not exact and not bare:
             return None
         offsets.append(at)
     return offsets
@@ -130,19 +131,13 @@ def _skip_lines(data: bytes, at: int, count: int) -> int | None:
 
 
 def apply_hunks(
-    lines: list[bytes], hunks: Sequence[Hunk], *, exact: bool = False, c: bool = False
+    lines: list[bytes], hunks: Sequence[Hunk], *, c: bool = False
 ) -> tuple[Placement, ...]:
     """Change ``lines`` in place; all hunks or, on :class:`HunkError`, none.
 
     ``c`` says that the file is C or its kin, so that headings name functions and types.
-
-    ``exact`` says that these are the very contents that the patch was made from: then the
-    line of the header counts, also for a hunk without any context.
     """
-    if exact and all(_matches(lines, hunk, _stated(hunk)) for hunk in hunks):
-        places = [Placement(_stated(hunk) + 1, 0) for hunk in hunks]
-    else:
-        places = locate(lines, hunks, c=c)
+    places = locate(lines, hunks, c=c)
     for hunk, place in zip(reversed(hunks), reversed(places), strict=True):
         begin = place.line - 1
         lines[begin : begin + hunk.old_count] = hunk.new
@@ -177,20 +172,21 @@ def _unix(text: bytes) -> bytes:
     return _CARRIAGE_RETURNS.sub(b"\n", text) if b"\r" in text else text
 
 
+def _line_end(line: bytes) -> bytes:
+    return b"\r\n" if line.endswith(b"\r\n") else b"\n"
+
+
 def _with_own_ends(lines: list[bytes], begin: int, hunk: Hunk) -> list[bytes]:
     """What a hunk leaves of the lines from ``begin`` on."""
     out: list[bytes] = []
     at, new = begin, iter(hunk.new)
     going: list[bytes] = []  # the ends of removed lines that nothing took the place of yet
-    end = b"\n"
-    neighbour = lines[begin - 1] if begin else (lines[0] if lines else b"")
-    if neighbour.endswith(b"\r\n"):
-        end = b"\r\n"
+    end = _line_end(lines[max(begin - 1, 0)] if lines else b"")
     for sign in hunk.signs:
         if sign == 92:  # the mark of a missing line end says nothing of line ends
             continue
         if sign == 45:
-            going.append(b"\r\n" if lines[at].endswith(b"\r\n") else b"\n")
+            going.append(_line_end(lines[at]))
             at += 1
         elif sign == 43:
             line = next(new)
@@ -199,7 +195,7 @@ def _with_own_ends(lines: list[bytes], begin: int, hunk: Hunk) -> list[bytes]:
         else:
             next(new)
             out.append(lines[at])
-            end = b"\r\n" if lines[at].endswith(b"\r\n") else b"\n"
+            end = _line_end(lines[at])
             going.clear()
             at += 1
     return out

@@ -16,10 +16,10 @@ from typing import Any
 
 from .bytecode import drop_pycs, is_pyc_of
 from .errors import DriftError, Fault, PatchkitError, SymlinkedFolder
-from .fsio import Root, digest, move_tree, names_in, remove_file
+from .fsio import NO_FOLDER, Root, digest, move_tree, names_in, remove_file
 from .paths import folders_above, upper
 from .roots import Roots
-from .staging import Change, Work, changed_meanwhile, copy, preflight, remove_beside, stage
+from .staging import Work, copy, must_be_as_seen, preflight, remove_beside, stage
 from .state import (
     BLOBS,
     FOLDERS,
@@ -36,8 +36,6 @@ from .state import (
     render,
     same,
 )
-
-_NO_FOLDER = (FileNotFoundError, NotADirectoryError, SymlinkedFolder)
 
 
 def commit(
@@ -166,7 +164,7 @@ def _swap(
     for change, operation in changes:
         if _removes(operation):
             check()
-            _must_be_as_seen(roots[change.root], change)
+            must_be_as_seen(roots[change.root], change)
             roots[change.root].unlink(change.path)
     comes = {(change.root, change.path) for change, operation in changes if operation["new"]}
     for place, path, *_ in work.drop:
@@ -178,7 +176,7 @@ def _swap(
         if not _removes(operation):
             check()
             root = roots[change.root]
-            _must_be_as_seen(root, change)
+            must_be_as_seen(root, change)
             where = own if operation["staged"].startswith(f"{NAME}/") else root
             where.rename(operation["staged"], root, change.path)
     check()
@@ -190,17 +188,6 @@ def _swap(
 
 def _removes(operation: dict[str, Any]) -> bool:
     return operation["staged"] is None
-
-
-def _must_be_as_seen(root: Root, change: Change) -> None:
-    status, seen = root.lstat(change.path), change.status
-    if (status is None) != (change.old is None) or (
-        status is not None
-        and seen is not None
-        and (status.st_ino, status.st_mtime_ns, status.st_size)
-        != (seen.st_ino, seen.st_mtime_ns, seen.st_size)
-    ):
-        raise changed_meanwhile(root, change.path)
 
 
 def finish(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> list[str]:
@@ -219,7 +206,7 @@ def _put_pyc_back(own: Root, root: Root, path: str, name: str) -> None:
     if own.lstat(stash) is not None:
         try:
             _move(own, stash, root, path)
-        except _NO_FOLDER:
+        except NO_FOLDER:
             own.unlink(stash)  # its folder is gone; the interpreter makes it anew
 
 

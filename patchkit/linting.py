@@ -28,7 +28,7 @@ def lint(
     that is no guess."""
     loose = [name for name in names if source.is_loose(name)]
     bundles = [name for name in names if not source.is_loose(name)]
-    folder = None
+    folder = ""  # loose patches alone need none
     if bundles or not loose:
         folder = source.bundle_dir(options.bundles, options.environ, options.cwd)
         bundles = bundles or source.list_names(folder)
@@ -36,22 +36,22 @@ def lint(
     written: list[str] = []
     if fix:
         fixed = [one for name in loose for one in _fix(options.cwd, name)]
-        for name in bundles if folder is not None else []:
-            fixed += _fix_bundle(str(folder), name)
-    if update_lock and folder is not None:
+        for name in bundles:
+            fixed += _fix_bundle(folder, name)
+    if update_lock and folder:
         written = _update_locks(folder, bundles)
     env = _environment(options)
     problems = []
-    for name in bundles if folder is not None else []:
+    for name in bundles:
         problems += rules.lint_bundle(
-            str(folder),
+            folder,
             name,
             target_bytes=None if env is None else _Targets(env),
-            versions=None if env is None else _versions(env, str(folder), name),
+            versions=None if env is None else _versions(env, folder, name),
         )
     for name in loose:
         problems += rules.lint_patch_file(name, source.read_loose(name, options.cwd))
-    if folder is not None and not names:
+    if not names:
         seen = set(problems)
         problems += [p for p in rules.lint_directory(folder) if p not in seen]
     failed = any(problem.severity == "error" for problem in problems)
@@ -62,7 +62,7 @@ def lint(
                 "site_packages": None if env is None else env.site_packages,
                 "python": None if env is None else env.python,
             },
-            "folder": folder,
+            "folder": folder or None,
             "bundles": bundles,
             "patches": loose,
             "problems": [problem._asdict() for problem in problems],

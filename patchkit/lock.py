@@ -82,18 +82,10 @@ def _open(root: Root) -> int | None:
     """The lock file, made if needed; None where its folder vanished meanwhile."""
     root.forget_folders()
     try:
-        if not root.mkdir(NAME, 0o755):
-            _mend_mode(root)
+        root.make_own_folder(NAME)
         return root.open_to_lock(LOCK)
     except FileNotFoundError:
         return None
-
-
-def _mend_mode(root: Root) -> None:
-    """A kill may have come between the making of ``.patchkit`` and its mode."""
-    status = root.lstat(NAME)
-    if status is not None and status.st_uid == os.geteuid() and status.st_mode & 0o777 == 0o700:
-        root.own_folder(NAME, status.st_uid, status.st_gid, 0o755)
 
 
 def _leave(root: Root, home: Home) -> None:

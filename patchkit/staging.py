@@ -115,8 +115,7 @@ def stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> lis
     """Put everything that the swap needs on disk, synced; the operations for the journal.
     No file of the environment is changed yet."""
     for folder in FOLDERS:
-        own.mkdir(folder)
-        own.own_folder(folder, os.geteuid(), os.getegid(), 0o755)
+        own.make_own_folder(folder)
     own.sync_folder(NAME)
     own.sync_folder("")
     unsynced = Unsynced()
@@ -202,20 +201,14 @@ def remove_beside(own: Root, roots: Roots) -> None:
 
 
 def _second_name(own: Root, root: Root, change: Change, undo: str, unsynced: Unsynced) -> None:
-    status = root.lstat(change.path)
-    if status is None or (
-        change.status is not None
-        and (status.st_ino, status.st_mtime_ns, status.st_size)
-        != (change.status.st_ino, change.status.st_mtime_ns, change.status.st_size)
-    ):
-        raise changed_meanwhile(root, change.path)
+    must_be_as_seen(root, change)
     if not root.link(change.path, own, undo):
         copy(root, change.path, own, undo, unsynced)
     if change.keep and change.blob:
         # Others can write through a shared inode: then its bytes are kept apart, too.
         data = root.read(change.path, follow=True)
         if digest(data) != change.blob:
-            raise changed_meanwhile(root, change.path)
+            raise _changed_meanwhile(root, change.path)
         mode = stat.S_IMODE(root.target_status(change.path).st_mode)
         _put_blob(own, change.blob, data, unsynced, mode=mode)
 
@@ -326,7 +319,19 @@ def copy(
     )
 
 
-def changed_meanwhile(root: Root, path: str) -> DriftError:
+def must_be_as_seen(root: Root, change: Change) -> None:
+    """Raise :class:`DriftError` where a file is not what the change was computed from."""
+    status, seen = root.lstat(change.path), change.status
+    if (status is None) != (change.old is None) or (
+        status is not None
+        and seen is not None
+        and (status.st_ino, status.st_mtime_ns, status.st_size)
+        != (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+    ):
+        raise _changed_meanwhile(root, change.path)
+
+
+def _changed_meanwhile(root: Root, path: str) -> DriftError:
     """The error for a file that is not what it was a moment ago."""
     return DriftError(
         f"{root.full(path)} was changed by someone else at this moment",

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from patchkit import fsio, journal, lock, workflow
+from patchkit import fsio, journal, lock, staging, workflow
 from patchkit import verify as verify_module
 from patchkit.errors import Fault, Interrupted, Locked, PatchkitError
 from patchkit.fsio import Root
@@ -646,14 +646,14 @@ def test_byte_code_that_an_import_writes_during_the_swap_goes(
 ) -> None:
     """An importer that still saw the old source may write its byte-code late."""
     late = site / "pkg/__pycache__/m0.cpython-311.pyc"
-    real = journal._must_be_as_seen
+    real = staging.must_be_as_seen
 
     def seen(root: Root, change: Any) -> None:
         if change.path == "pkg/m1.py":  # m0 is swapped already
             late.write_bytes(b"byte-code of the old m0")
         real(root, change)
 
-    monkeypatch.setattr(journal, "_must_be_as_seen", seen)
+    monkeypatch.setattr(journal, "must_be_as_seen", seen)
     apply(site, "one")
     assert not late.exists()
 

@@ -200,12 +200,12 @@ class Patchkit(Subject):
         code = (
             "import os\n"
             "from patchkit import journal\n"
-            "seen, real = [], journal._must_be_as_seen\n"
+            "seen, real = [], journal.must_be_as_seen\n"
             "def count(root, change):\n"
             "    seen.append(change)\n"
             f"    if len(seen) == {len(self.change.files) // 2 + 1}: os.kill(os.getpid(), 9)\n"
             "    real(root, change)\n"
-            "journal._must_be_as_seen = count\n"
+            "journal.must_be_as_seen = count\n"
             "from patchkit.__main__ import main\n"
             "main()\n"
         )
