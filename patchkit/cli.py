@@ -6,17 +6,22 @@ Owns options and help texts.  Commands import what they need in their bodies.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 import click
 
 from . import __version__
 from .console import Settings, finish, guarded, to_stderr, working_directory
-from .errors import Interrupted, PatchkitError, UsageError
+from .errors import Interrupted, UsageError
+from .options import (
+    common_options,
+    complete_applied,
+    complete_bundle,
+    dry_run_option,
+    output_options,
+)
 from .session import Options
 
-F = TypeVar("F", bound=Callable[..., Any])
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -46,91 +51,37 @@ def _click(arguments: list[str], settings: Settings) -> int:
         raise Interrupted(2) from None
 
 
-# -- options ----------------------------------------------------------------------------
+# -- the group --------------------------------------------------------------------------
+
+#: Commands of the packages beside the core: name → (module, function), imported when asked
+#: for, and what the list of commands says of them.
+_BESIDE = {
+    "fetch": ("releases.cli", "fetch", "The pristine files of a release, installed or not."),
+}
 
 
-def _note_option(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
-    def note(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-        if value:
-            setattr(ctx.ensure_object(Settings), name, True)
+class _Commands(click.Group):
+    """The core's commands, and those of the packages beside it."""
 
-    return note
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), *_BESIDE]
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        beside = _BESIDE.get(cmd_name)
+        if beside is None:
+            return super().get_command(ctx, cmd_name)
+        module, function, short_help = beside
+        from importlib import import_module
 
-def output_options(command: F) -> F:
-    """``--json``, ``-q`` and ``-v``, which stand before or behind the command's name."""
-    for flags, name, text in (
-        (("-v", "--verbose"), "verbose", "Say more: placements, mappings, every variant."),
-        (("-q", "--quiet"), "quiet", "Print errors only."),
-        (("--json",), "json", "Print one JSON object on standard output."),
-    ):
-        command = click.option(
-            *flags, is_flag=True, expose_value=False, callback=_note_option(name), help=text
-        )(command)
-    return command
+        command = getattr(import_module(f"patchkit.{module}"), function)
+        assert isinstance(command, click.Command)
+        command.short_help = short_help
+        return command
 
 
-def _note_global(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-    if value is not None:
-        name = str(parameter.name).removesuffix("_dir")
-        setattr(ctx.ensure_object(Settings).options, name, value)
-
-
-def common_options(command: F) -> F:
-    """The options of the program, for who writes them behind the command's name."""
-    for flag, kind in (
-        ("--python", click.Path()),
-        ("--root", click.Path()),
-        ("--bundles", click.Path()),
-        ("--lock-timeout", click.FloatRange(min=0)),
-    ):
-        name = "bundles_dir" if flag == "--bundles" else flag[2:].replace("-", "_")
-        command = click.option(
-            flag, name, type=kind, hidden=True, expose_value=False, callback=_note_global
-        )(command)
-    return output_options(command)
-
-
-dry_run_option = click.option(
-    "-n", "--dry-run", "dry_run", is_flag=True, help="Compute and check all, change nothing."
+@click.group(
+    cls=_Commands, context_settings=_CONTEXT, no_args_is_help=False, subcommand_metavar="COMMAND …"
 )
-
-
-def _complete_bundle(
-    ctx: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[click.shell_completion.CompletionItem]:
-    from click.shell_completion import CompletionItem
-
-    from .bundles import bundle_dir, list_names
-
-    values = ctx.find_root().params
-    try:
-        folder = bundle_dir(values.get("bundles"), os.environ, working_directory())
-        found = [n for n in list_names(folder) if n.startswith(incomplete)]
-    except (PatchkitError, OSError):
-        found = []
-    items = [CompletionItem(name) for name in found]
-    return items or [CompletionItem(incomplete, type="file")]
-
-
-def _complete_applied(
-    ctx: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[click.shell_completion.CompletionItem]:
-    from click.shell_completion import CompletionItem
-
-    from .session import Session
-
-    values = ctx.find_root().params
-    try:
-        options = Options(values.get("python"), values.get("root"), environ=os.environ)
-        state = Session(options).home.read_state()
-    except (PatchkitError, OSError):
-        state = None
-    names = [] if state is None else [entry["name"] for entry in state["bundles"]]
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-@click.group(context_settings=_CONTEXT, no_args_is_help=False, subcommand_metavar="COMMAND …")
 @click.option(
     "--python",
     metavar="PATH",
@@ -200,7 +151,7 @@ def list_command(settings: Settings) -> int:
 
 
 @main.command(short_help="One bundle: variants, patches, assertions, profile.")
-@click.argument("bundle", shell_complete=_complete_bundle)
+@click.argument("bundle", shell_complete=complete_bundle)
 @common_options
 @click.pass_obj
 def show(settings: Settings, bundle: str) -> int:
@@ -232,7 +183,7 @@ def status(settings: Settings, check: bool) -> int:
 
 
 @main.command(short_help="What applying would change, or what was changed.")
-@click.argument("bundles", nargs=-1, shell_complete=_complete_bundle)
+@click.argument("bundles", nargs=-1, shell_complete=complete_bundle)
 @common_options
 @click.pass_obj
 def diff(settings: Settings, bundles: tuple[str, ...]) -> int:
@@ -248,7 +199,7 @@ def diff(settings: Settings, bundles: tuple[str, ...]) -> int:
 
 
 @main.command(short_help="Add bundles, or loose patch files: all or nothing.")
-@click.argument("bundles", nargs=-1, required=True, shell_complete=_complete_bundle)
+@click.argument("bundles", nargs=-1, required=True, shell_complete=complete_bundle)
 @dry_run_option
 @click.option(
     "--strip", type=click.IntRange(min=0), metavar="N", help="Path parts to drop (loose patch)."
@@ -280,7 +231,7 @@ def apply(
 
 
 @main.command(short_help="Take bundles out again, or all of them.")
-@click.argument("bundles", nargs=-1, shell_complete=_complete_applied)
+@click.argument("bundles", nargs=-1, shell_complete=complete_applied)
 @click.option("--all", "everything", is_flag=True, help="Take every bundle out.")
 @click.option(
     "--forget",
@@ -305,7 +256,7 @@ def revert(
 
 
 @main.command(short_help="The guard of a launch: files and assertions as recorded.")
-@click.argument("bundles", nargs=-1, shell_complete=_complete_applied)
+@click.argument("bundles", nargs=-1, shell_complete=complete_applied)
 @click.option(
     "--pristine",
     is_flag=True,
@@ -345,7 +296,7 @@ def recover(settings: Settings) -> int:
 
 
 @main.command(short_help="What bundles, or loose patch files, say by themselves.")
-@click.argument("bundles", nargs=-1, shell_complete=_complete_bundle)
+@click.argument("bundles", nargs=-1, shell_complete=complete_bundle)
 @click.option("--update-lock", is_flag=True, help="Write the locks of the patch files anew.")
 @click.option("--fix", is_flag=True, help="Count the lines of hunks anew where that is no guess.")
 @common_options

@@ -317,6 +317,12 @@ class Root:
         if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o777 == 0o700:
             os.chmod(name, 0o755, dir_fd=folder)
 
+    def make_folders(self, path: str) -> None:
+        """The folders above a path, where they are not there."""
+        parts = path.split("/")[:-1]
+        for depth in range(len(parts)):
+            self.mkdir("/".join(parts[: depth + 1]))
+
     def own_folder(self, path: str, uid: int, gid: int, mode: int) -> None:
         """Give a folder to its owner, where this user may, and exactly this mode."""
         folder, name = self._at(path)
@@ -449,6 +455,12 @@ def rewrite(descriptor: int, data: bytes) -> None:
     """Give an open file other contents, in place and unsynced."""
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, data, 0)
+
+
+def make_root(path: str) -> Root:
+    """A directory that is made where it is not there, with those above it."""
+    os.makedirs(path, exist_ok=True)
+    return Root(path)
 
 
 def discard(descriptor: int) -> None:

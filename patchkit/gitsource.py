@@ -53,7 +53,7 @@ _SAFE = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FET
 _CHUNK = 200
 
 
-class _Blob(NamedTuple):
+class Blob(NamedTuple):
     """A file of HEAD: git's full mode (``0o100644``) and its object name."""
 
     mode: int
@@ -65,7 +65,7 @@ def head_commit(work_tree: str) -> str | None:
 
     Raises Refused: ``git-missing``, ``git-ownership`` (safe.directory), ``git-failed``.
     """
-    with _open(work_tree) as repo:
+    with opened(work_tree) as repo:
         return _head(repo, work_tree)
 
 
@@ -75,11 +75,11 @@ def tracked_paths(work_tree: str, folder: str = "") -> list[str]:
     Without submodules; empty where nothing was committed yet.  Raises Refused as
     :func:`head_commit` does.
     """
-    with _open(work_tree) as repo:
+    with opened(work_tree) as repo:
         if _head(repo, work_tree) is None:
             return []
         where = [folder] if folder else []
-        return list(_ls_tree(repo, work_tree, "-r", "HEAD", "--", *where))
+        return list(list_tree(repo, work_tree, "-r", "HEAD", "--", *where))
 
 
 def clean_paths(work_tree: str, git_dir: str, paths: Collection[str]) -> dict[str, bool]:
@@ -90,7 +90,7 @@ def clean_paths(work_tree: str, git_dir: str, paths: Collection[str]) -> dict[st
     Raises Refused as :func:`head_commit` does.
     """
     wanted = [path for path in paths if _is_plain(path)]
-    with _open(work_tree) as repo:
+    with opened(work_tree) as repo:
         if os.path.realpath(repo.git_dir) != os.path.realpath(git_dir):
             raise _failed(work_tree, f"its git directory is {repo.git_dir}, not {git_dir}")
         if _head(repo, work_tree) is None:
@@ -156,7 +156,7 @@ class _Worktree:
     def executable(self) -> bool:
         return self._info is not None and bool(self._info.st_mode & 0o100)
 
-    def holds(self, blob: _Blob) -> bool:
+    def holds(self, blob: Blob) -> bool:
         """Whether the bytes as they are, unfiltered, make that blob."""
         if self._info is None or stat.S_IFMT(self._info.st_mode) != stat.S_IFMT(blob.mode):
             return False
@@ -188,7 +188,7 @@ def _blob_name(data: bytes, like: str) -> str:
 
 
 @contextmanager
-def _open(work_tree: str) -> Iterator[git.Repo]:
+def opened(work_tree: str) -> Iterator[git.Repo]:
     """The repository of a work tree; what git or GitPython raise becomes Refused."""
     with _variables(dict.fromkeys(_STEERING)):
         # At its import GitPython runs git, and without one it raises unless told not to.
@@ -235,7 +235,7 @@ def _failed(work_tree: str, reason: str) -> Refused:
     )
 
 
-def _run(
+def run_git(
     repo: git.Repo, work_tree: str, *args: str, fine: tuple[int, ...] = (0,)
 ) -> tuple[int, bytes]:
     """Exit code and output of a git command; Refused for another code than the ``fine``."""
@@ -266,7 +266,7 @@ def _run(
 
 
 def _head(repo: git.Repo, work_tree: str) -> str | None:
-    status, output = _run(
+    status, output = run_git(
         *(repo, work_tree, "rev-parse", "--show-toplevel"),
         *("--quiet", "--verify", "HEAD^{commit}"),
         fine=(0, 1),
@@ -279,29 +279,30 @@ def _head(repo: git.Repo, work_tree: str) -> str | None:
     return commit if status == 0 else None
 
 
-def _blobs(repo: git.Repo, work_tree: str, paths: list[str]) -> dict[str, _Blob]:
+def _blobs(repo: git.Repo, work_tree: str, paths: list[str]) -> dict[str, Blob]:
     """The files of HEAD among the paths; not submodules and not folders."""
-    found: dict[str, _Blob] = {}
+    found: dict[str, Blob] = {}
     for some in _chunks(paths):
-        found.update(_ls_tree(repo, work_tree, "HEAD", "--", *some))
+        found.update(list_tree(repo, work_tree, "HEAD", "--", *some))
     return {path: found[path] for path in paths if path in found}
 
 
-def _ls_tree(repo: git.Repo, work_tree: str, *args: str) -> dict[str, _Blob]:
-    _, output = _run(repo, work_tree, "ls-tree", "-z", "--full-tree", *args)
+def list_tree(repo: git.Repo, work_tree: str, *args: str) -> dict[str, Blob]:
+    """The files of a tree, by path; ``args`` are those of ``git ls-tree``."""
+    _, output = run_git(repo, work_tree, "ls-tree", "-z", "--full-tree", *args)
     found = {}
     for row in output.split(b"\0"):
         head, tab, path = row.partition(b"\t")
         mode, kind, name = head.split() if tab else (b"", b"", b"")
         if kind == b"blob":
-            found[os.fsdecode(path)] = _Blob(int(mode, 8), name.decode("ascii"))
+            found[os.fsdecode(path)] = Blob(int(mode, 8), name.decode("ascii"))
     return found
 
 
 def _filtered_names(repo: git.Repo, work_tree: str, paths: list[str]) -> Iterator[tuple[str, str]]:
     """The object name that each file would be committed under."""
     for some in _chunks(paths):
-        _, output = _run(repo, work_tree, "hash-object", "--", *some)
+        _, output = run_git(repo, work_tree, "hash-object", "--", *some)
         yield from zip(some, output.decode("ascii").split(), strict=True)
 
 
@@ -312,7 +313,7 @@ def _chunks(paths: list[str]) -> Iterator[list[str]]:
 
 def _file_mode_counts(repo: git.Repo, work_tree: str) -> bool:
     """``core.fileMode``; true where it is not set."""
-    status, output = _run(
+    status, output = run_git(
         *(repo, work_tree, "config", "--type=bool", "--get", "core.fileMode"), fine=(0, 1)
     )
     return status != 0 or output.strip() == b"true"

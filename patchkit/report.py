@@ -76,7 +76,7 @@ def error_text(error: PatchkitError) -> str:
 
 def text(report: Report, style: Style = plain, *, verbose: bool = False) -> str:
     """What goes to standard output; empty where there is nothing to say."""
-    render = _RENDERERS.get(report.command)
+    render = report.render or _RENDERERS.get(report.command)
     lines = [] if render is None else render(_shown(report.data), style, verbose)
     return "\n".join(lines)
 

@@ -6,13 +6,16 @@ Cheap to import, since ``verify`` needs it.  Only looks.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .distributions import tree_distribution
 from .environment import VARIABLES, Environment, open_environment
 from .errors import Fault, Refused
 from .state import Home
+
+#: (data, style, verbose) → lines; a style is (text, colour) → text.
+Render = Callable[[dict[str, Any], Callable[[str, str], str], bool], list[str]]
 
 
 class Options:
@@ -41,7 +44,10 @@ class Options:
 
 class Report:
     """What a command did: ``data`` is its part of the JSON object, ``notes`` are warnings
-    and remarks for standard error, ``changed`` says that something on disk was changed."""
+    and remarks for standard error, ``changed`` says that something on disk was changed.
+
+    ``render`` makes text of the data, for a command that :mod:`report` does not know.
+    """
 
     def __init__(
         self,
@@ -51,7 +57,9 @@ class Report:
         notes: list[str] | None = None,
         *,
         changed: bool = False,
+        render: Render | None = None,
     ) -> None:
+        self.render = render
         self.command = command
         self.data = data
         self.exit_code = exit_code

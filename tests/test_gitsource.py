@@ -561,6 +561,8 @@ class TestSurroundings:
         monkeypatch.setenv("GIT_CONFIG_KEY_0", "safe.directory")
         monkeypatch.setenv("GIT_CONFIG_VALUE_0", "*")
         monkeypatch.setenv("HOME", "/nowhere")
+        import git  # noqa: F401 - the interpreter may lie where another user cannot look
+
         before = os.geteuid()
         os.seteuid(65534)
         try:

@@ -257,7 +257,12 @@ def _opens_for_writing(node: ast.Call, owner: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", [m for m in MODULES if m != "fsio"])
+#: Modules that write where no environment is: the cache of releases, downloads on their way
+#: into it, and the answer to pip's question for metadata.
+ELSEWHERE = {"releases.store", "releases.client", "releases.shim.sitecustomize"}
+
+
+@pytest.mark.parametrize("name", [m for m in MODULES if m != "fsio" and m not in ELSEWHERE])
 def test_only_fsio_changes_the_file_system(name: str) -> None:
     assert list(_writes(MODULES[name])) == []
 
