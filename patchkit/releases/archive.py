@@ -43,7 +43,7 @@ class Archive(AbstractContextManager["Archive"]):
                     else _zipped(self._zip, path)
                 )
             else:
-                self._tar = tarfile.TarFile.open(name=path)  # noqa: SIM115 - closed by close()
+                self._tar = tarfile.TarFile.open(name=path)
                 self.listing = _tarred(self._tar, path)
         except (zipfile.BadZipFile, tarfile.TarError, EOFError, UnicodeError) as error:
             self.close()
