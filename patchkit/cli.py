@@ -312,7 +312,14 @@ def lint(settings: Settings, bundles: tuple[str, ...], update_lock: bool, fix: b
       patchkit lint --fix fix.patch
     """
     from .linting import lint as lint_bundles
+    from .releases.locking import contradictions, made_for
 
-    return finish(
-        settings, lint_bundles(settings.options, bundles, update_lock=update_lock, fix=fix)
+    report = lint_bundles(
+        settings.options,
+        bundles,
+        update_lock=update_lock,
+        fix=fix,
+        made_for=made_for(settings.options),
+        contradicted=contradictions(settings.options),
     )
+    return finish(settings, report)

@@ -59,7 +59,8 @@ class Judge:
                 bundle=item.bundle.name,
                 hint="name another environment: --python PATH (an interpreter or venv folder)",
             )
-        if assertion.versions and not version_matches(assertion.versions, dist.version):
+        release = item.release(dist.name) or dist.version
+        if assertion.versions and not version_matches(assertion.versions, release):
             return None
         root = root_name(self._home, dist.root)
 
@@ -68,7 +69,7 @@ class Judge:
 
         finding = judged(assertion, read(assertion.file), read)
         if not finding.ok:
-            raise _failed(item, assertion, finding)
+            raise assertion_failed(item, assertion, finding)
         reads = {assertion.file, *finding.reads}
         return AssertEntry(
             bundle=item.bundle.name,
@@ -84,10 +85,11 @@ class Judge:
         return self._bytes[key]
 
 
-def _failed(item: Chosen, assertion: Assertion, finding: Finding) -> Refused:
+def assertion_failed(item: Chosen, assertion: Assertion, finding: Finding) -> Refused:
+    """The error for an assertion that does not hold."""
     what = assertion.message or "an assertion would not hold"
     hint = "what the patch is for is not reached in this release"
-    if any(part.upstream for part in item.parts):
+    if any(part.reason for part in item.parts):
         hint = "this release is said to need no patch, and does not do what is asserted"
     elif not any(part.patches for part in item.parts):
         hint = "the setting does not fit the installed release"

@@ -11,6 +11,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from . import bundles
@@ -23,8 +24,8 @@ from .manifest import (
     split_requirement,
     version_matches,
 )
-from .mapping import check_path, strip_path
-from .model import Bundle, FilePatch, Hunk, Patch, Target, Variant, split
+from .mapping import check_path, reaches, strip_path
+from .model import Bundle, FilePatch, Hunk, Patch, Pristine, Target, Variant, split
 from .recount import recount
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 Severity = Literal["error", "warning"]
 Parse = Callable[[bytes, str], Patch]
+#: (bundle, reader of its patch files) → what its variants were made for.
+MadeFor = Callable[[Bundle, Callable[[str], bytes]], Iterable[Pristine]]
 TargetBytes = Callable[[str, str], "bytes | None"]
 
 #: Lines of context that a hunk should have on each side: with one, real patches landed in
@@ -134,9 +137,11 @@ def _unreadable(file: str, data: bytes, error: PatchSyntaxError) -> Problem:
     return Problem(error.code, "error", file, error.line, error.message, hint)
 
 
-def lock_bytes(folder: str, name: str) -> bytes | None:
+def lock_bytes(folder: str, name: str, made_for: MadeFor | None = None) -> bytes | None:
     """What ``manifests/NAME.lock`` should hold now; the caller writes it.  None where there
     is nothing to lock: no patch and no lock, or a patch that cannot be read (cut off, say).
+
+    ``made_for`` gives what is known of the releases that the variants were made for.
 
     Raises :class:`Refused` where a patch file is missing or the manifest is wrong.
     """
@@ -152,7 +157,12 @@ def lock_bytes(folder: str, name: str) -> bytes | None:
         digests[path] = hashlib.sha256(data).hexdigest()
     if not digests and bundles.read_lock(folder, name) is None:
         return None
-    return render_lock(digests)
+    pristine: Iterable[Pristine] = ()
+    if made_for is not None:
+        with suppress(ManifestError):  # a damaged lock says nothing
+            bundle = bundles.load_bundle(folder, name)
+        pristine = made_for(bundle, lambda path: bundles.read_patch_file(folder, path, name))
+    return render_lock(digests, pristine)
 
 
 def named_patches(bundle: Bundle) -> list[str]:
@@ -232,7 +242,21 @@ def _with_lock(folder: str, bundle: Bundle, data: bytes, found: list[Problem]) -
         if path not in named:
             text = f"{path} is locked, but no variant names it"
             found.append(Problem("lock-stale", "error", file, None, text, update))
+    found += (Problem("lock-stale", "error", file, None, t, update) for t in _stale(bundle))
     return bundle
+
+
+def _stale(bundle: Bundle) -> Iterator[str]:
+    """What the lock says of releases, and the manifest does not."""
+    ranges = {(t.distribution, v.versions) for t in bundle.targets for v in t.variants if v.patches}
+    for one in bundle.pristine:
+        where = f"{one.distribution} {one.versions}".rstrip()
+        if (one.distribution, one.versions) not in ranges:
+            yield f"it names files of {where}, for which there is no variant with patches"
+            continue
+        for release in one.releases:
+            if not version_matches(one.versions, release):
+                yield f"{release} is not in the range of the variant {where}"
 
 
 def _lint_manifest(bundle: Bundle) -> Iterator[Problem]:
@@ -501,7 +525,7 @@ def _lint_assertions(bundle: Bundle, patches: Mapping[str, Patch]) -> Iterator[P
             if path in patches
             for part in patches[path].files
         ]
-        if parts and not any(_touches(part, assertion.file) for part in parts):
+        if parts and not any(reaches(part, assertion.file) for part in parts):
             text = f"{assertion.key}.file: no patch touches {assertion.file}"
             hint = "an assertion should judge the code that the patch changes"
             yield Problem("assertion-file", "warning", file, None, text, hint)
@@ -512,19 +536,6 @@ def _lint_assertions(bundle: Bundle, patches: Mapping[str, Patch]) -> Iterator[P
             text = f"target[{number}]: patches {target.distribution}, and no assertion judges it"
             hint = "add an [[assert]] that fails when the patch does not do its work"
             yield Problem("no-assertion", "warning", file, None, text, hint)
-
-
-def _touches(part: FilePatch, file: str) -> bool:
-    """Whether a header path may be the file: some strip level leads to it, or it is given
-    from the package or its data folder on."""
-    for path in (part.old_path, part.new_path):
-        if path is not None:
-            levels = range(path.count("/") + 1)
-            if any(strip_path(path, level) == file for level in levels):
-                return True
-            if file.endswith("/" + _bare(path, part)):
-                return True
-    return False
 
 
 def _lint_orphans(folder: str, bundle: Bundle) -> Iterator[Problem]:

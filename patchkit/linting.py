@@ -7,7 +7,7 @@ there are any, and writes locks.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from . import bundles as source
@@ -16,16 +16,27 @@ from .distributions import find_distribution
 from .environment import Environment, open_environment
 from .errors import PatchkitError, Refused
 from .fsio import Root
+from .model import Bundle
 from .recount import recount
 from .session import Options, Report
 
+#: What speaks against a bundle's lock or assertions, by releases that are at hand.
+Contradicted = Callable[[Bundle], Iterable[rules.Problem]]
+
 
 def lint(
-    options: Options, names: Sequence[str], *, update_lock: bool = False, fix: bool = False
+    options: Options,
+    names: Sequence[str],
+    *,
+    update_lock: bool = False,
+    fix: bool = False,
+    made_for: rules.MadeFor | None = None,
+    contradicted: Contradicted | None = None,
 ) -> Report:
     """Every problem of the named bundles and loose patch files (of all bundles, without
     names); exit code 1 on an error.  ``fix`` counts the lines of hunks anew first, where
-    that is no guess."""
+    that is no guess.  ``made_for`` gives what the locks say of releases, ``contradicted``
+    what speaks against a lock, or shows that assertions prove nothing."""
     loose = [name for name in names if source.is_loose(name)]
     bundles = [name for name in names if not source.is_loose(name)]
     folder = ""  # loose patches alone need none
@@ -39,7 +50,7 @@ def lint(
         for name in bundles:
             fixed += _fix_bundle(folder, name)
     if update_lock and folder:
-        written = _update_locks(folder, bundles)
+        written = _update_locks(folder, bundles, made_for)
     env = _environment(options)
     problems = []
     for name in bundles:
@@ -49,6 +60,8 @@ def lint(
             target_bytes=None if env is None else _Targets(env),
             versions=None if env is None else _versions(env, folder, name),
         )
+        if contradicted is not None:
+            problems += _contradictions(folder, name, contradicted)
     for name in loose:
         problems += rules.lint_patch_file(name, source.read_loose(name, options.cwd))
     if not names:
@@ -72,6 +85,14 @@ def lint(
         exit_code=1 if failed else 0,
         changed=bool(fixed or written),
     )
+
+
+def _contradictions(folder: str, name: str, contradicted: Contradicted) -> Iterator[rules.Problem]:
+    try:
+        bundle = source.load_bundle(folder, name)
+    except PatchkitError:
+        return  # said already
+    yield from contradicted(bundle)
 
 
 def _fix_bundle(folder: str, name: str) -> Iterator[dict[str, Any]]:
@@ -104,7 +125,7 @@ def _must_not_be_shipped(folder: str) -> None:
         )
 
 
-def _update_locks(folder: str, names: Sequence[str]) -> list[str]:
+def _update_locks(folder: str, names: Sequence[str], made_for: rules.MadeFor | None) -> list[str]:
     """Write the locks that differ, of bundles that have patches which can be read; the
     paths written."""
     _must_not_be_shipped(folder)
@@ -112,7 +133,7 @@ def _update_locks(folder: str, names: Sequence[str]) -> list[str]:
     root = Root(folder)
     try:
         for name in names:
-            data = rules.lock_bytes(folder, name)
+            data = rules.lock_bytes(folder, name, made_for)
             present = source.read_lock(folder, name)
             if data is not None and data != present:
                 root.replace(f"manifests/{name}.lock", data)

@@ -21,6 +21,7 @@ from .model import (
     Bundle,
     Condition,
     Literal_,
+    Pristine,
     Profile,
     ProfileVariant,
     Target,
@@ -48,7 +49,7 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "target", "assert", "profile", "caches",
         ),
         "target": ("distribution", "required", "variant"),
-        "target.variant": ("versions", "strip", "patches", "upstream"),
+        "target.variant": ("versions", "strip", "patches", "upstream", "unneeded"),
         "assert": (
             "distribution", "file", *KINDS, "within", "count", "min", "max", "absent", "in",
             "versions", "message",
@@ -57,7 +58,8 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "assert.condition": ("test", "given", "is"),
         "profile": ("env", "args", "variant"),
         "profile.variant": ("distribution", "versions", "env", "args"),
-        "lock": ("schema", "patches"),
+        "lock": ("schema", "patches", "pristine"),
+        "lock.pristine": ("distribution", "versions", "releases", "files"),
     }
 )  # fmt: skip
 
@@ -99,10 +101,11 @@ def parse_manifest(data: bytes, name: str, lock: bytes | None = None) -> Bundle:
     return bundle
 
 
-def render_lock(patches: Mapping[str, str]) -> bytes:
-    """The bytes of a lock file: ``patches`` maps paths below ``patches/`` to SHA-256.
+def render_lock(patches: Mapping[str, str], pristine: Iterable[Pristine] = ()) -> bytes:
+    """The bytes of a lock file: ``patches`` maps paths below ``patches/`` to SHA-256,
+    ``pristine`` says what the variants were made for.
 
-    The same mapping gives the same bytes, in whatever order it comes.
+    The same values give the same bytes, in whatever order they come.
     """
     lines = [
         "# The SHA-256 of each patch file.  Written by: patchkit lint --update-lock",
@@ -111,7 +114,40 @@ def render_lock(patches: Mapping[str, str]) -> bytes:
         "[patches]",
         *(f'{_toml(path)} = "{patches[path]}"' for path in sorted(patches)),
     ]
+    for one in _grouped(pristine):
+        lines += [
+            "",
+            "[[pristine]]",
+            f"distribution = {_toml(one.distribution)}",
+            f"versions = {_toml(one.versions)}",
+            f"releases = [{', '.join(map(_toml, one.releases))}]",
+            "[pristine.files]",
+            *(f'{_toml(path)} = "{sha256}"' for path, sha256 in one.files),
+        ]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _grouped(pristine: Iterable[Pristine]) -> list[Pristine]:
+    """Releases with the same files in one entry, oldest first."""
+    found: dict[tuple[str, str, tuple[tuple[str, str], ...]], set[str]] = {}
+    for one in pristine:
+        key = (one.distribution, one.versions, tuple(sorted(one.files)))
+        found.setdefault(key, set()).update(one.releases)
+    out = [
+        Pristine(distribution, versions, tuple(sorted(releases, key=release_order)), files)
+        for (distribution, versions, files), releases in found.items()
+    ]
+    return sorted(out, key=lambda one: (one.distribution, release_order(one.releases[0]), one))
+
+
+def release_order(version: str) -> tuple[Any, str]:
+    """A key that sorts releases by PEP 440, and others before them by their text."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(version), version
+    except InvalidVersion:
+        return Version("0.dev0"), version
 
 
 def split_requirement(text: str) -> tuple[str, str]:
@@ -397,11 +433,13 @@ def _variant(table: _Table) -> Variant:
     strip = table.get("strip", int)
     if strip is not None and strip < 0:
         table.problem("strip", "must not be negative")
-    if table.has("patches") == table.has("upstream"):
-        table.problem("", "needs patches or upstream, one of the two")
-    elif table.has("upstream") and table.has("strip"):
+    unneeded = table.text("unneeded", check=_empty_problem)
+    given = [key for key in ("patches", "upstream", "unneeded") if table.has(key)]
+    if len(given) != 1:
+        table.problem("", "needs patches, upstream or unneeded, one of them")
+    elif table.has("strip") and not table.has("patches"):
         table.problem("strip", "has no meaning without patches")
-    return Variant(versions or "", patches or (), strip, upstream)
+    return Variant(versions or "", patches or (), strip, upstream, unneeded)
 
 
 def _assertion(table: _Table, key: str) -> Assertion:
@@ -570,7 +608,28 @@ def _with_lock(bundle: Bundle, lock: bytes, name: str, problems: list[_Problem])
             root.problem("patches", wrong, path)
         else:
             entries.append((path, digest))
-    return bundle._replace(lock=tuple(sorted(entries)))
+    pristine = [_pristine(one) for one in root.tables("pristine", "lock.pristine")]
+    return bundle._replace(lock=tuple(sorted(entries)), pristine=tuple(pristine))
+
+
+def _pristine(table: _Table) -> Pristine:
+    files: list[tuple[str, str]] = []
+    for path, digest in table.pairs("files"):
+        wrong = _path_problem(path)
+        if type(digest) is not str or not re.fullmatch(SHA256, digest):
+            wrong = wrong or "must be a SHA-256 in small hexadecimal digits"
+        if wrong:
+            table.problem("files", wrong, path)
+        else:
+            files.append((path, digest))
+    if not table.has("files"):
+        table.problem("files", "is missing; it must be a table")
+    return Pristine(
+        _distribution(table),
+        table.text("versions", required=True, check=_specifier_problem) or "",
+        table.strings("releases", filled=True, distinct=str) or (),
+        tuple(sorted(files)),
+    )
 
 
 def _distribution(table: _Table) -> str:
@@ -776,6 +835,11 @@ def manifest_schema() -> dict[str, Any]:
             "strip": {**number, "description": "leading path parts to drop"},
             "patches": {**names, **filled, "items": path},
             "upstream": {"type": "string", "minLength": 1, "description": "why none is needed"},
+            "unneeded": {
+                "type": "string",
+                "minLength": 1,
+                "description": "why there is nothing to patch",
+            },
         },
         "assert.literal": {"name": {"type": "string"}, "has": {"type": "array", **filled}},
         "assert.condition": {
@@ -804,11 +868,11 @@ def manifest_schema() -> dict[str, Any]:
     def tables(place: str, properties: dict[str, Any], *required: str, **more: Any) -> Any:
         return {"type": "array", "items": table(place, properties, *required, **more)}
 
-    one_of_two = [{"required": ["patches"]}, {"required": ["upstream"]}]
+    one_of = [{"required": [key]} for key in ("patches", "upstream", "unneeded")]
     target = {
         "distribution": distribution,
         "required": {"type": "boolean", "default": True},
-        "variant": tables("target.variant", places["target.variant"], "versions", oneOf=one_of_two),
+        "variant": tables("target.variant", places["target.variant"], "versions", oneOf=one_of),
     }
     assertion = {
         "distribution": distribution,

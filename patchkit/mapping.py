@@ -205,6 +205,20 @@ def strip_path(path: str, count: int) -> str | None:
     return "/".join(rest) if rest and rest[0] else None
 
 
+def reaches(part: FilePatch, file: str) -> bool:
+    """Whether a header path may be the file: some strip level leads to it, or it is given
+    from the package or its data folder on."""
+    bare = (part.old_path or "a/")[:2], (part.new_path or "b/")[:2]
+    for path in (part.old_path, part.new_path):
+        if path is not None:
+            levels = range(path.count("/") + 1)
+            if any(strip_path(path, level) == file for level in levels):
+                return True
+            if file.endswith("/" + (path[2:] if bare == ("a/", "b/") else path)):
+                return True
+    return False
+
+
 def map_patch(files: Sequence[FilePatch], known: Known) -> Mapping:
     """Map every file of a patch onto the distribution's paths.
 

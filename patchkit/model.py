@@ -167,13 +167,31 @@ class Finding(NamedTuple):
 class Variant(NamedTuple):
     """The patches of a bundle for one range of releases of one distribution.
 
-    ``upstream`` says why no patch is needed in that range; ``patches`` is then empty.
+    ``upstream`` says why no patch is needed in that range (the release does it by itself),
+    ``unneeded`` why none is possible (what it would change is not there); ``patches`` is then
+    empty.
     """
 
     versions: str
     patches: tuple[str, ...] = ()
     strip: int | None = None
     upstream: str | None = None
+    unneeded: str | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is nothing to patch; None where there is."""
+        return self.upstream or self.unneeded
+
+
+class Pristine(NamedTuple):
+    """The pristine files that a variant was made for: path to SHA-256, the same for each of
+    the ``releases``.  ``versions`` is the variant's."""
+
+    distribution: str
+    versions: str
+    releases: tuple[str, ...]
+    files: tuple[tuple[str, str], ...]
 
 
 class Target(NamedTuple):
@@ -203,7 +221,8 @@ class Profile(NamedTuple):
 
 class Bundle(NamedTuple):
     """One manifest.  ``sha256`` is of the manifest's bytes; ``lock`` maps patch paths to
-    SHA-256, or is None where there is no lock file."""
+    SHA-256, or is None where there is no lock file; ``pristine`` is what the lock says of
+    the releases that the variants were made for."""
 
     name: str
     version: str
@@ -218,3 +237,4 @@ class Bundle(NamedTuple):
     sha256: str
     lock: tuple[tuple[str, str], ...] | None = None
     loose: bool = False
+    pristine: tuple[Pristine, ...] = ()

@@ -10,11 +10,12 @@ from typing import Any
 from . import bundles as source
 from .distributions import find_distribution
 from .errors import PatchkitError, Refused
-from .manifest import profile_for, version_matches
+from .fit import made_for
+from .fitting import Pristine, choose
+from .manifest import profile_for, release_order, version_matches
 from .model import Assertion, Bundle
 from .patchfile import parse
 from .planning import compute
-from .series import choose
 from .session import Options, Report, Session
 from .state import State
 from .workflow import add_to_set
@@ -63,13 +64,17 @@ def _row(session: Session, state: State | None, name: str) -> dict[str, Any]:
             row["reason"] = f"applied is version {entry['version']}"
         return row
     try:
-        chosen = choose(session.env, session.folder, name)
-        row["variants"] = {p.distribution.name: p.versions for p in chosen.parts}
-        if chosen.parts and all(part.upstream for part in chosen.parts):
-            row["state"] = "upstream"
-            row["reason"] = "; ".join(p.upstream or "" for p in chosen.parts)
-            return row
-        wanted = add_to_set(session, state, [chosen])
+        with Pristine(session.env, session.home, state, [name]) as view:
+            chosen = choose(view, session.folder, name)
+            row["variants"] = {p.distribution.name: p.versions for p in chosen.parts}
+            row["fits"] = {p.distribution.name: p.how for p in chosen.parts}
+            if chosen.reason is not None:
+                unneeded = all(part.unneeded for part in chosen.parts)
+                row["state"] = "unneeded" if unneeded else "upstream"
+                row["reason"] = chosen.reason
+                return row
+            row["reason"] = "; ".join(chosen.notes) or None
+            wanted = add_to_set(session, view, state, [chosen], {})
         environ = session.options.environ
         planned = compute(session.env, session.home, state, wanted, environ, [name])
         row["state"] = "needed" if planned.work.changes else "setting"
@@ -133,6 +138,11 @@ def show(options: Options, name: str) -> Report:
                     "strip": variant.strip,
                     "fits": fits,
                     "upstream": variant.upstream,
+                    "unneeded": variant.unneeded,
+                    "made_for": sorted(
+                        {r for one in made_for(bundle, target, variant) for r in one.releases},
+                        key=release_order,
+                    ),
                     "patches": patches,
                 }
             )
@@ -185,7 +195,10 @@ def _mapping(session: Session, name: str, notes: list[str]) -> list[dict[str, An
     from .series import build
 
     try:
-        series = build(session.env, session.home, [choose(session.env, session.folder, name)])
+        state = None if session.home.unfinished() else session.home.read_state()
+        with Pristine(session.env, session.home, state, [name]) as view:
+            chosen = choose(view, session.folder, name)
+        series = build(session.env, session.home, [chosen])
     except Refused as error:
         notes.append(error.message)
         return []

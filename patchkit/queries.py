@@ -24,11 +24,17 @@ def verify(options: Options, names: Sequence[str]) -> Report:
     state, problems = verify_recorded(
         session.home, [_plain(name) for name in names], options.lock_timeout
     )
+    without: dict[str, str] = {}
     for problem in problems:
         if problem["kind"] == "missing-bundle":
-            _say_if_unknown(session, problem)
+            _say_why_missing(session, state, problem, without)
+    problems = [
+        one for one in problems if one["kind"] != "missing-bundle" or one["bundle"] not in without
+    ]
     problems += _other_patches(options, names, state)
-    return _verdict(session, "verify", state, problems)
+    report = _verdict(session, "verify", state, problems)
+    report.data["upstream"] = [{"name": n, "reason": r} for n, r in without.items()]
+    return report
 
 
 def _other_patches(options: Options, names: Sequence[str], state: State | None) -> list[Problem]:
@@ -59,8 +65,12 @@ def _other_patches(options: Options, names: Sequence[str], state: State | None) 
     return problems
 
 
-def _say_if_unknown(session: Session, problem: Problem) -> None:
-    """A name that nobody knows is misspelt, and applying it is no way out."""
+def _say_why_missing(
+    session: Session, state: State | None, problem: Problem, without: dict[str, str]
+) -> None:
+    """Why a bundle is not applied.  One that has nothing to do here is as it should be, and
+    goes into ``without``; a name that nobody knows is misspelt, and applying it is no way
+    out."""
     from .bundles import is_loose, read_manifest
 
     name = str(problem["bundle"])
@@ -71,6 +81,18 @@ def _say_if_unknown(session: Session, problem: Problem) -> None:
     except PatchkitError as error:
         problem["message"] += f", and {error.message}"
         problem["hint"] = error.hint or ""
+        return
+    if session.home.unfinished():
+        return
+    from .fitting import Pristine, choose
+
+    try:
+        with Pristine(session.env, session.home, state) as view:
+            reason = choose(view, session.folder, name).reason
+    except (PatchkitError, OSError):
+        return  # apply tells what is in its way
+    if reason is not None:
+        without[name] = reason
 
 
 def _plain(name: str) -> str:

@@ -27,7 +27,7 @@ def bundle_entries(env: Environment, chosen: Sequence[Chosen]) -> list[BundleEnt
         for name in {variant.distribution for variant in item.bundle.profile.variants}:
             dist = find_distribution(env, name)
             if dist is not None:
-                versions[name] = dist.version
+                versions[name] = item.release(name) or dist.version
         entries.append(_bundle_entry(item, versions))
     return entries
 
@@ -51,6 +51,8 @@ def _bundle_entry(item: Chosen, versions: Mapping[str, str]) -> BundleEntry:
                 patches=[(one.path, one.sha256, len(one.data)) for one in part.patches],
                 pack=part.packed()[0],
                 upstream=part.upstream,
+                unneeded=part.unneeded,
+                made_for=part.release,
             )
             for part in item.parts
         ],

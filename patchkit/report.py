@@ -127,6 +127,9 @@ def _change(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
 def _apply(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
     lines = _change(data, style, verbose)
     names = ", ".join(data["bundles"])
+    lines += [f"nothing to do: {one['name']} ({one['reason']})" for one in data["upstream"]]
+    if not names:
+        return lines
     if data.get("dry_run"):
         lines.append(f"would be applied: {names}")
     elif lines:
@@ -211,13 +214,20 @@ _STATES = {
     "needed": "yellow",
     "setting": "yellow",
     "upstream": "cyan",
+    "unneeded": "cyan",
 }
 
+
+_HOW = {
+    "bytes": " (by its files, whatever the version says)",
+    "unproven": " (by its version alone: its files are not those that the variant was made for)",
+}
 
 _LEGEND = {
     "needed": "fits, and would change files",
     "setting": "fits, and changes no file: environment variables and launch arguments",
     "upstream": "what is installed has the change already",
+    "unneeded": "what it would change is not in what is installed",
     "unsupported": "no variant for the installed release",
     "refused": "would not go on as it is",
 }
@@ -236,8 +246,12 @@ def _list(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
         lines.append(f"{row['name']:{width}}  {version:8} {state} {row['summary']}")
         indent = " " * (width + 2)
         if row.get("variants"):
-            fits = ", ".join(f"{d} {v}" for d, v in sorted(row["variants"].items()))
-            lines.append(f"{indent}fits: {fits}")
+            how = row.get("fits", {})
+            fits = [
+                f"{d} {v}".rstrip() + _HOW.get(how.get(d, ""), "")
+                for d, v in sorted(row["variants"].items())
+            ]
+            lines.append(f"{indent}fits: {', '.join(fits)}")
         if row.get("reason"):
             lines.append(f"{indent}{row['state']}: {row['reason']}")
         lines += [f"{indent}opens: {line}" for line in row.get("opens", [])]
@@ -261,6 +275,10 @@ def _show(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
             lines.append(f"{mark}{variant['versions']}")
             if variant["upstream"]:
                 lines.append(f"             no patch needed: {variant['upstream']}")
+            if variant["unneeded"]:
+                lines.append(f"             nothing to patch: {variant['unneeded']}")
+            if variant["made_for"]:
+                lines.append(f"             made for {', '.join(variant['made_for'])}")
             if variant["fits"] or verbose:
                 lines += _patch_lines(variant["patches"])
     lines += [

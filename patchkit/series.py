@@ -8,7 +8,7 @@ of the files to be patched, and must not change anything.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from . import bundles as source
@@ -23,7 +23,7 @@ from .editable import find_git
 from .environment import Environment
 from .errors import PatchkitError, Refused
 from .fsio import digest
-from .manifest import parse_manifest, select_variant
+from .manifest import parse_manifest
 from .mapping import Form, Known, Mapped, Mapping, map_patch, map_stripped
 from .model import Bundle, Patch
 from .patchfile import parse
@@ -41,13 +41,26 @@ class PatchBytes(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a bundle does to one distribution: the variant chosen and its patch files."""
+    """What a bundle does to one distribution: the variant chosen and its patch files.
+
+    ``upstream`` and ``unneeded`` say why there are none.  ``how`` it fits is one of
+    :data:`~patchkit.fit.How`, or ``proven`` where the assertions hold on the pristine files;
+    ``release`` is the one whose files these are, where the version says another.
+    """
 
     distribution: Distribution
     versions: str
     strip: int | None
     upstream: str | None
     patches: tuple[PatchBytes, ...]
+    unneeded: str | None = None
+    how: str = "version"
+    release: str | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is nothing to patch; None where there is."""
+        return self.upstream or self.unneeded
 
     def packed(self) -> tuple[str, bytes]:
         """All patches in one, with its SHA-256: a thousand are then one file to write."""
@@ -77,6 +90,22 @@ class Chosen(NamedTuple):
     parts: tuple[Part, ...]
     skipped: tuple[str, ...] = ()
     way: Way = Way()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str | None:
+        """Why the bundle has nothing to do in this environment; None where it has, or is a
+        setting alone."""
+        if not self.parts or any(part.reason is None for part in self.parts):
+            return None
+        return "; ".join(part.reason or "" for part in self.parts)
+
+    def release(self, distribution: str) -> str | None:
+        """The release whose files a distribution has, where the variant was chosen by them."""
+        for part in self.parts:
+            if part.distribution.name == distribution:
+                return part.release
+        return None
 
 
 class Series:
@@ -87,50 +116,6 @@ class Series:
         self.owners: dict[Key, Distribution] = {}
         self.left_out: list[tuple[str, str, str]] = []
         self.forms: list[tuple[str, str, Form]] = []
-
-
-def choose(env: Environment, folder: str, name: str) -> Chosen:
-    """Load a bundle by name and choose its variants.  Raises :class:`Refused` where a
-    required distribution is missing or its release has no variant."""
-    data = source.read_manifest(folder, name)
-    bundle = parse_manifest(data, name, source.read_lock(folder, name))
-    return choose_variants(env, bundle, data, source.patch_reader(folder, bundle))
-
-
-def choose_variants(
-    env: Environment, bundle: Bundle, manifest: bytes, read: Callable[[str], bytes]
-) -> Chosen:
-    """Choose a variant for every target.  ``read`` gives the bytes of a patch file."""
-    parts: list[Part] = []
-    skipped: list[str] = []
-    for target in bundle.targets:
-        dist = find_distribution(env, target.distribution)
-        if dist is None:
-            if not target.required:
-                skipped.append(target.distribution)
-                continue
-            raise Refused(
-                f"{target.distribution} is not installed in {env.site_packages}",
-                code="not-installed",
-                bundle=bundle.name,
-                hint="name another environment: --python PATH (an interpreter or venv folder)",
-            )
-        variant = select_variant(target, dist.version)
-        if variant is None:
-            ranges = ", ".join(v.versions for v in target.variants)
-            raise Refused(
-                f"no variant for {target.distribution} {dist.version}; there are: {ranges}",
-                code="unsupported-release",
-                bundle=bundle.name,
-                hint=f"install a release in range, or write a variant in manifests/"
-                f"{bundle.name}.toml; where an earlier release was patched: patchkit revert --all"
-                " --forget",
-                data={"distribution": target.distribution, "release": dist.version},
-            )
-        files = ((path, read(path)) for path in variant.patches)
-        patches = tuple(PatchBytes(path, data, digest(data)) for path, data in files)
-        parts.append(Part(dist, variant.versions, variant.strip, variant.upstream, patches))
-    return Chosen(bundle, manifest, tuple(parts), tuple(skipped))
 
 
 def choose_loose(env: Environment, path: str, data: bytes, way: Way) -> Chosen:
@@ -190,7 +175,15 @@ def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
                 " patchkit revert --all --forget",
             )
         parts.append(
-            Part(dist, variant["versions"], variant["strip"], variant["upstream"], unpack(variant))
+            Part(
+                dist,
+                variant["versions"],
+                variant["strip"],
+                variant["upstream"],
+                unpack(variant),
+                variant.get("unneeded"),
+                release=variant.get("made_for"),
+            )
         )
     return Chosen(bundle, data, tuple(parts))
 

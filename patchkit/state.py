@@ -66,7 +66,8 @@ class FileEntry(TypedDict):
 class VariantEntry(TypedDict):
     """The variant chosen for one distribution.  ``release`` is what was installed;
     ``patches`` are [path, SHA-256, size], whose bytes stand one behind the other in the
-    blob ``pack``."""
+    blob ``pack``.  ``made_for`` is the release whose files these are, if the variant was
+    chosen by them."""
 
     distribution: str
     release: str
@@ -75,6 +76,8 @@ class VariantEntry(TypedDict):
     patches: list[tuple[str, str, int]]
     pack: str
     upstream: str | None
+    unneeded: str | None
+    made_for: str | None
 
 
 class BundleEntry(TypedDict):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from . import bundles as source
 from .distributions import tree_distribution
 from .errors import Refused, UsageError
+from .fitting import Loaded, Pristine, choose
 from .fsio import Root
 from .journal import commit
 from .journal import recover as recover_journal
@@ -20,7 +21,7 @@ from .manifest import split_requirement
 from .model import Bundle
 from .planning import Planned, compute
 from .roots import Roots
-from .series import Chosen, Way, choose, choose_loose, from_record
+from .series import Chosen, Way, from_record
 from .session import Options, Report, Session, locate, translate
 from .signals import held
 from .staging import preflight
@@ -39,53 +40,95 @@ def apply(
     dry_run: bool = False,
     way: Way | None = None,
 ) -> Report:
-    """Add bundles (or loose patch files, ``way`` says how) to the applied set."""
+    """Add bundles (or loose patch files, ``way`` says how) to the applied set.
+
+    A bundle that has nothing to do here (all of it is upstream, or what it would change is
+    not there) is no part of the set, and nothing is written for it.
+    """
     session = Session(options)
-    wanted = _wanted_with(session, names, way or Way())
-    return _change(session, "apply", wanted, dry_run=dry_run, asked=_recorded_names(names))
+    choice = _Choice(session, names, way or Way())
+    asked = _recorded_names(names)
+    if not session.home.exists() and not choice.wanted(None):
+        report = _report(session, "apply", None, None)
+    else:
+        report = _change(session, "apply", choice.wanted, dry_run=dry_run, asked=asked)
+    report.data["upstream"] = [
+        {"name": name, "reason": reason} for name, reason in choice.without.items()
+    ]
+    return report
 
 
 def plan_apply(options: Options, names: Sequence[str]) -> tuple[Session, Planned]:
     """What :func:`apply` would do, computed and checked, nothing written."""
     session = Session(options)
     _refuse_unfinished(session)
-    wanted = _wanted_with(session, names, Way())
+    choice = _Choice(session, names, Way())
     state = session.home.read_state()
-    return session, compute_set(session, state, wanted, _recorded_names(names))
+    return session, compute_set(session, state, choice.wanted, _recorded_names(names))
 
 
-def _wanted_with(session: Session, names: Sequence[str], way: Way) -> Wanted:
-    _settle_tree(session)
-    asked = [_load_named(session, name, way) for name in names]
-    _settle(session, asked)
+class _Choice:
+    """The bundles asked for, chosen for the environment as it is recorded.
 
-    def wanted(state: State | None) -> list[Chosen]:
+    They are chosen before the lock is taken, so that what cannot be is refused without a
+    write, and again only where the record changed meanwhile.  ``without`` maps the ones
+    that have nothing to do to why.
+    """
+
+    def __init__(self, session: Session, names: Sequence[str], way: Way) -> None:
+        _settle_tree(session)
+        self._session = session
+        self._loaded = [_load_named(session, name, way) for name in names]
+        _settle(session, self._loaded)
+        self.without: dict[str, str] = {}
+        self._notes: tuple[str, ...] = ()
+        self._chosen: list[Chosen] = []
+        self._serial: int | None = -1
+        if not session.home.unfinished():
+            self._choose(session.home.read_state())
+
+    def _choose(self, state: State | None) -> None:
+        session = self._session
+        asked = [item.bundle.name for item in self._loaded]
+        with Pristine(session.env, session.home, state, asked) as view:
+            chosen = [item.choose(view) for item in self._loaded]
+            self._chosen = add_to_set(session, view, state, chosen, self.without)
+        self._notes = tuple(note for item in chosen for note in item.notes)
+        self._serial = _serial(state)
+
+    def wanted(self, state: State | None) -> list[Chosen]:
+        """The whole set that is wanted then."""
+        if _serial(state) != self._serial:
+            self.without.clear()
+            self._choose(state)
         applied = {} if state is None else {entry["name"]: entry for entry in state["bundles"]}
-        for item in asked:
+        for item in self._loaded:
             entry = applied.get(item.bundle.name)
             if entry and entry["loose"] and _digests(entry) != [item.bundle.sha256]:
-                session.notes.append(
+                self._session.notes.append(
                     f"{entry['name']} was applied with other bytes; these take their place"
                 )
-        return add_to_set(session, state, asked)
+        self._session.notes += self._notes
+        return self._chosen
 
-    return wanted
+
+def _serial(state: State | None) -> int | None:
+    return None if state is None else state["serial"]
 
 
 def _digests(entry: BundleEntry) -> list[str]:
     return [sha256 for variant in entry["variants"] for _, sha256, _ in variant["patches"]]
 
 
-def _load_named(session: Session, name: str, way: Way) -> Chosen:
+def _load_named(session: Session, name: str, way: Way) -> Loaded:
     if source.is_loose(name):
-        data = source.read_loose(name, session.options.cwd)
-        return choose_loose(session.env, name, data, way)
+        return Loaded.loose(session.env, name, source.read_loose(name, session.options.cwd), way)
     if way != Way():
         raise UsageError(
             "--strip, --reverse and --eol go with a loose patch file",
             hint=f"for a bundle, write strip in manifests/{name}.toml",
         )
-    return choose(session.env, session.folder, name)
+    return Loaded.named(session.folder, name)
 
 
 def _settle_tree(session: Session) -> None:
@@ -103,21 +146,28 @@ def _settle_tree(session: Session) -> None:
         session.home = Home(tree.root, tree.root)
 
 
-def _settle(session: Session, chosen: Iterable[Chosen]) -> None:
+def _settle(session: Session, loaded: Iterable[Loaded]) -> None:
     """Where nothing is recorded yet, the record goes beside the first distribution."""
     if session.home.exists() or session.env.is_root:
         return
-    for item in chosen:
-        for part in item.parts:
-            if part.distribution.dist_info is not None:
-                folder = os.path.dirname(part.distribution.dist_info)
+    for item in loaded:
+        for dist in item.distributions(session.env):
+            if dist.dist_info is not None:
+                folder = os.path.dirname(dist.dist_info)
                 session.home = Home(folder, folder)
                 return
 
 
-def add_to_set(session: Session, state: State | None, asked: list[Chosen]) -> list[Chosen]:
+def add_to_set(
+    session: Session,
+    view: Pristine,
+    state: State | None,
+    asked: list[Chosen],
+    without: dict[str, str],
+) -> list[Chosen]:
     """The applied set with the asked bundles in it: one that is there keeps its place,
-    a new one goes last, what it requires before it."""
+    a new one goes last, what it requires before it.  One that has nothing to do here is no
+    part of it; ``without`` gets its name and why."""
     env, home = session.env, session.home
     applied = {} if state is None else {entry["name"]: entry for entry in state["bundles"]}
     by_name = {item.bundle.name: item for item in asked}
@@ -130,14 +180,19 @@ def add_to_set(session: Session, state: State | None, asked: list[Chosen]) -> li
                 except Refused as error:
                     if error.code != "release-changed":
                         raise
-                    by_name[name] = choose(env, session.folder, name)
+                    by_name[name] = choose(view, session.folder, name)
             else:
-                by_name[name] = choose(env, session.folder, name)
+                by_name[name] = choose(view, session.folder, name)
         return by_name[name].bundle
 
     order = source.resolve_order([*applied, *(item.bundle.name for item in asked)], load)
-    source.check_conflicts(order)
-    return [by_name[bundle.name] for bundle in order]
+    for bundle in order:
+        reason = by_name[bundle.name].reason
+        if reason is not None:
+            without[bundle.name] = reason
+    kept = [bundle for bundle in order if bundle.name not in without]
+    source.check_conflicts(kept)
+    return [by_name[bundle.name] for bundle in kept]
 
 
 # -- revert -----------------------------------------------------------------------------

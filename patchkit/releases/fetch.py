@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from patchkit import bundles as source
+from patchkit.compiled import judged
 from patchkit.errors import PatchkitError, UsageError
+from patchkit.fitting import asserts_for
 from patchkit.fsio import make_root
-from patchkit.manifest import version_matches
-from patchkit.mapping import Known, map_patch, map_stripped
-from patchkit.patchfile import parse
 from patchkit.session import Options, Report
 
 from .model import Asked, Unavailable, parse_asked
+from .prove import prove
 from .sources import Release, Settings, known_versions, open_release
 
 #: Called with what is being done, how many are done, and how many there are.
@@ -124,47 +124,25 @@ def matching(asked: Asked, settings: Settings) -> list[str]:
 
 
 def touched(options: Options, release: Release) -> set[str]:
-    """The files of a release that a bundle on offer patches there, or looks at."""
+    """The files of a release that the bundles on offer patch there, or look at: those that
+    are read when each is tried on it."""
     try:
         folder = source.bundle_dir(options.bundles, options.environ, options.cwd)
         names = source.list_names(folder)
     except PatchkitError:
         return set()
-    found: set[str] = set()
     for name in names:
         try:
-            found |= touched_by(folder, name, release)
+            bundle = source.load_bundle(folder, name)
+            read = source.patch_reader(folder, bundle)
+            for target in bundle.targets:
+                if target.distribution == release.distribution:
+                    prove(bundle, target, release, read)
+            for one in asserts_for(bundle, release.distribution, release.version):
+                judged(one, release.read(one.file), release.read)
         except PatchkitError:
             continue  # lint tells what is wrong with it
-    return {path for path in found if release.has(path)}
-
-
-def touched_by(folder: str, name: str, release: Release) -> set[str]:
-    """The same for one bundle; paths that the release does not hold too."""
-    bundle = source.load_bundle(folder, name)
-    found = {
-        a.file
-        for a in bundle.asserts
-        if a.distribution == release.distribution
-        and (not a.versions or version_matches(a.versions, release.version))
-    }
-    read = source.patch_reader(folder, bundle)
-    for target in bundle.targets:
-        if target.distribution != release.distribution:
-            continue
-        for variant in target.variants:
-            for path in variant.patches:
-                files = parse(read(path), path, "").files
-                try:
-                    mapping = (
-                        map_stripped(files, variant.strip)
-                        if variant.strip is not None
-                        else map_patch(files, Known(release.paths()))
-                    )
-                except PatchkitError:
-                    continue
-                found |= {p for f in mapping.files for p in (f.old, f.new) if p is not None}
-    return found
+    return {path for path in release.asked if release.has(path)}
 
 
 def _globbed(release: Release, patterns: Iterable[str]) -> list[str]:

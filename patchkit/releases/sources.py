@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 
 from patchkit.environment import Environment
+from patchkit.errors import PatchkitError
 from patchkit.names import normalise
 
 from . import client as clients
@@ -63,12 +64,25 @@ class Settings:
             self._client = clients.find_client(self.client_name, self.environ, python)
         return self._client
 
+    def installed_version(self, distribution: str) -> str | None:
+        """The version that the environment has of a distribution, as a wheel."""
+        from patchkit.distributions import find_distribution
+
+        if self.environment is None:
+            return None
+        try:
+            dist = find_distribution(self.environment, distribution)
+        except PatchkitError:
+            return None
+        return canonical(dist.version) if dist is not None and dist.kind == "wheel" else None
+
 
 class Release(AbstractContextManager["Release"]):
     """One release, read file by file; a context manager.
 
     What the cache holds is read from there.  Else the archive is opened (downloaded, where
-    the list came from the cache alone), and what is read goes into the cache.
+    the list came from the cache alone), and what is read goes into the cache.  ``kept``
+    counts the files that came so, ``asked`` holds every path that was read.
     """
 
     def __init__(
@@ -87,6 +101,7 @@ class Release(AbstractContextManager["Release"]):
         self._stack = ExitStack()
         self._digests: dict[str, str] = {}
         self.kept = 0
+        self.asked: set[str] = set()
 
     @property
     def distribution(self) -> str:
@@ -132,6 +147,7 @@ class Release(AbstractContextManager["Release"]):
     def read(self, path: str) -> bytes | None:
         """The bytes of a file; None for one that is not there.  Raises
         :class:`~patchkit.releases.model.Unavailable` where they cannot be had any more."""
+        self.asked.add(path)
         member = self.listing.members.get(path)
         if member is None:
             return None
