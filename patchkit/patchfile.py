@@ -16,7 +16,7 @@ from itertools import compress
 from operator import itemgetter
 
 from .errors import PatchSyntaxError
-from .model import BinaryHunk, ChangeKind, FilePatch, Hunk, Patch
+from .model import BinaryHunk, ChangeKind, FilePatch, Hunk, Patch, split
 
 _HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@(.*)", re.DOTALL)
 _EPOCH = re.compile(
@@ -67,7 +67,7 @@ def parse(data: bytes, name: str, sha256: str | None = None) -> Patch:
     try:
         reader = _Reader(data)
         files = reader.read()
-        dep3 = dep3_fields(b"".join(reader.lines[: reader.first_header]))
+        dep3 = dep3_fields(reader.head)
     except PatchSyntaxError as error:
         raise error.at(patch=name) from None
     return Patch(name, sha256 or hashlib.sha256(data).hexdigest(), tuple(files), dep3)
@@ -119,25 +119,23 @@ class _Reader:
                 line=1,
                 hint="a login or error page saved by mistake? fetch the .patch or .diff again",
             )
-        # BytesIO splits at \n alone, keeps the ends, and does so in C.
-        self.lines = io.BytesIO(data).readlines()
+        self.lines = _Lines(data)
         self.at = 0
-        self.first_header = len(self.lines)
+        self.head = b""  # the text before the first file
+        self._has_head = False
         self._has_index = False
         self._part = 0
 
     def read(self) -> list[FilePatch]:
         files: list[FilePatch] = []
         lines = self.lines
-        count = len(lines)
         # True while the lines before the cursor belong to a hunk: then an uncounted line
         # is lost content; elsewhere it is prose.
         behind_hunk = False
         # The line of prose that stands directly behind a hunk: it may be a line of it that
         # lost its blank, and then more of them follow.
         odd: int | None = None
-        while self.at < count:
-            line = lines[self.at]
+        while line := lines[self.at]:
             first = line[:1]
             if first == b"d" and line.startswith(b"diff --git "):
                 found = self._git_file()
@@ -216,8 +214,7 @@ class _Reader:
     # -- what a line begins ---------------------------------------------------------
 
     def _peek(self, ahead: int) -> bytes:
-        place = self.at + ahead
-        return self.lines[place] if place < len(self.lines) else b""
+        return self.lines[self.at + ahead]
 
     def _starts_plain_file(self, hunk: bytes = b"@@ -") -> bool:
         return (
@@ -235,11 +232,10 @@ class _Reader:
 
     def _is_cut_header(self) -> bool:
         """``---`` and ``+++`` as the last lines; ``---`` alone where a header began."""
-        rest = self.lines[self.at :]
-        if not rest[0].startswith(b"--- ") or len(rest) > 2:
+        if not self._peek(0).startswith(b"--- ") or self._peek(2):
             return False
-        if len(rest) == 2:
-            return rest[1].startswith(b"+++ ")
+        if self._peek(1):
+            return self._peek(1).startswith(b"+++ ")
         before = self.lines[self.at - 1] if self.at else b""
         return before.startswith((b"diff ", b"Index: ", b"====="))
 
@@ -251,39 +247,37 @@ class _Reader:
 
     # -- one file -------------------------------------------------------------------
 
+    def _note_head(self, start: int) -> None:
+        if not self._has_head:
+            self._has_head = True
+            self.head = self.lines.before(start)
+
     def _git_file(self) -> FilePatch | None:
         start = self.at
         lines = self.lines
         header: dict[bytes, bytes] = {}
         place = start + 1
-        while place < len(lines):
-            found = _EXTENDED.match(lines[place])
-            if not found:
-                break
+        while found := _EXTENDED.match(lines[place]):
             if found[1] in header:
                 raise PatchSyntaxError(
                     f"the header line '{found[1].decode()}' stands twice", line=place + 1
                 )
             header[found[1]] = found[2]
             place += 1
-        has_names = (
-            place + 1 < len(lines)
-            and lines[place].startswith(b"--- ")
-            and lines[place + 1].startswith(b"+++ ")
-        )
-        line = lines[place] if place < len(lines) else b""
+        line = lines[place]
+        has_names = line.startswith(b"--- ") and lines[place + 1].startswith(b"+++ ")
         bare = line.startswith((b"@@ -", b"Binary files "))  # names stand in the diff line
-        if not bare and place + 1 >= len(lines) and not lines[-1].endswith(b"\n"):
+        if not bare and not lines[place + 1] and not lines.are_whole:
             raise PatchSyntaxError(
                 "the patch ends inside a file header: it is cut off", line=start + 1
             )
         if not header and not has_names and not bare:
-            if place >= len(lines):
+            if not line:
                 raise PatchSyntaxError(
                     "the patch ends after a 'diff --git' line: it is cut off", line=start + 1
                 )
             return None  # prose that quotes the line, as git itself reads it
-        self.first_header = min(self.first_header, start)
+        self._note_head(start)
         self.at = place
         diff_line = lines[start][len(b"diff --git ") :].rstrip(b"\r\n")
         names = _git_names(diff_line)
@@ -419,7 +413,7 @@ class _Reader:
         elif change in ("add", "delete"):
             blob = new_blob if change == "add" else old_blob
             # Mercurial writes no index lines; a patch that has some elsewhere has them all.
-            ends_here = self.at >= len(self.lines) and self._has_index
+            ends_here = not self._peek(0) and self._has_index
             whole = not ends_here if blob is None else _EMPTY_BLOB.startswith(blob)
         else:
             both = b"old mode" in header and b"new mode" in header
@@ -433,7 +427,7 @@ class _Reader:
 
     def _plain_file(self) -> FilePatch:
         start = self.at
-        self.first_header = min(self.first_header, start)
+        self._note_head(start)
         minus_line, plus_line = self._peek(0), self._peek(1)
         minus, plus = _header_name(minus_line), _header_name(plus_line)
         if "" in (minus, plus):
@@ -483,7 +477,7 @@ class _Reader:
     def _hunks(self) -> tuple[Hunk, ...]:
         hunks: list[Hunk] = []
         floor = 0
-        while self.at < len(self.lines) and self.lines[self.at].startswith(b"@@ -"):
+        while self._peek(0).startswith(b"@@ -"):
             hunk = self._hunk()
             # A hunk that removes nothing names the line before it.
             begin = hunk.old_start if hunk.old_text else hunk.old_start + 1
@@ -506,18 +500,10 @@ class _Reader:
         old_start, new_start = int(match[1]), int(match[3])
         old_count = 1 if match[2] is None else int(match[2])
         new_count = 1 if match[4] is None else int(match[4])
-        body, signs = self._plain_body(start + 1, old_count, new_count)
-        if not body:
-            place = self._body_end(start + 1, old_count, new_count)
-            body = lines[start + 1 : place]
-            signs = bytes([line[0] for line in body])
-        place = start + 1 + len(body)
-        # A blank context line may have lost its space (13 % of real patches).
-        texts = [line[1:] if line[0] > 13 else line for line in body]
+        old, new, signs = self._body(start + 1, old_count, new_count)
+        place = start + 1 + len(signs)
         if 92 in signs:
-            self._cut_newlines(texts, signs, start)
-        old = b"".join(compress(texts, signs.translate(_IN_OLD)))
-        new = b"".join(compress(texts, signs.translate(_IN_NEW)))
+            old, new = _cut_newlines(old, new, signs, start)
         plain = signs.replace(b"\\", b"")
         leading = len(plain) - len(plain.lstrip(b" \n\r"))
         trailing = len(plain) - len(plain.rstrip(b" \n\r"))
@@ -525,115 +511,63 @@ class _Reader:
             raise PatchSyntaxError("a hunk that changes nothing", line=start + 1)
         if (old and old_start == 0) or (new and new_start == 0):
             raise PatchSyntaxError("a hunk with lines that begins at line 0", line=start + 1)
-        if place == len(lines) and lines[-1][-1:] != b"\n" and lines[-1][:1] != b"\\":
+        if not lines[place] and not lines.are_whole and signs[-1] != 92:
             # The last line of the file lost its own line end; git and GNU patch take it
             # for a line with one, a cut inside the line looks the same.
             raise PatchSyntaxError(
                 "the patch ends inside its last line: it has no line end",
-                line=len(lines),
+                line=place,
                 hint="it is cut off, or an editor took the last line end away",
             )
         self.at = place
         heading = match[5].strip()
         return Hunk(old_start, new_start, old, new, leading, trailing, heading, start + 1, signs)
 
-    def _plain_body(self, place: int, old: int, new: int) -> tuple[list[bytes], bytes]:
-        """The body of a hunk that has nothing but ' ', '+' and '-' lines and right counts,
-        found without looking at each line; empty where :meth:`_body_end` must look.
+    def _body(self, place: int, old_left: int, new_left: int) -> tuple[bytes, bytes, bytes]:
+        """Old text, new text and signs of a hunk's body, which ends where its counts say.
 
-        The number of lines n satisfies n = old + (plus signs in n) = new + (minus signs in
-        n); from below, each round of the two comes nearer to the smallest such n.
+        It is read piece by piece: a line is an object of its own only for a moment.
         """
-        window = self.lines[place : place + old + new]
-        signs = bytes(map(itemgetter(0), window))
-        count = max(old, new)
-        while True:
-            nearer = max(old + signs.count(b"+", 0, count), new + signs.count(b"-", 0, count))
-            if nearer == count or nearer > len(signs):
-                break
-            count = nearer
-        signs = signs[:count]
-        plus, minus = signs.count(b"+"), signs.count(b"-")
-        if (
-            len(signs) != count
-            or count - plus != old
-            or count - minus != new
-            or signs.translate(None, b" +-")
-            or (place + count < len(self.lines) and self.lines[place + count][:1] == b"\\")
-        ):
-            return [], b""
-        return window[:count], signs
-
-    def _body_end(self, place: int, old_left: int, new_left: int) -> int:
-        """The line behind a hunk's last one, found by its counts alone."""
         lines = self.lines
-        start = place - 1
-        count = len(lines)
-        crlf = lines[start].endswith(b"\r\n")
+        header = place
+        crlf = lines[place - 1].endswith(b"\r\n")
+        old: list[bytes] = []
+        new: list[bytes] = []
+        signs: list[bytes] = []
         while old_left > 0 or new_left > 0:
-            if place >= count:
+            piece = lines.piece(place, old_left + new_left)
+            if piece:
+                found = _plain_signs(piece, old_left, new_left)
+                if not found:
+                    end = _walk(piece, place, old_left, new_left, crlf=crlf)
+                    piece = piece[:end]
+                    found = bytes(map(itemgetter(0), piece))
+                # A blank context line may have lost its space (13 % of real patches).
+                texts = [line[1:] if line[0] > 13 else line for line in piece]
+                old.append(b"".join(compress(texts, found.translate(_IN_OLD))))
+                new.append(b"".join(compress(texts, found.translate(_IN_NEW))))
+            elif run := lines.run(old_left, new_left):
+                text, found = run
+                old += [text] if found[0] != 43 else []
+                new += [text] if found[0] != 45 else []
+            elif lines[place]:
+                continue
+            else:
                 raise PatchSyntaxError(
                     f"the patch ends inside a hunk: {old_left} old and {new_left} new lines"
                     " are missing",
-                    line=start + 1,
+                    line=header,
                     hint="it is cut off, or the counts in its '@@' line are wrong (patchkit lint"
                     " --fix counts them anew)",
                 )
-            line = lines[place]
-            sign = line[0]
-            if sign == 32 or sign == 10 or (crlf and line == b"\r\n"):
-                old_left -= 1
-                new_left -= 1
-            elif sign == 43:
-                new_left -= 1
-            elif sign == 45:
-                old_left -= 1
-            elif sign != 92:
-                raise PatchSyntaxError(
-                    f"a line inside a hunk that begins with none of ' ', '+', '-': {old_left}"
-                    f" old and {new_left} new lines are still missing",
-                    line=place + 1,
-                    hint="the counts in the '@@' line are too high (patchkit lint --fix counts them"
-                    " anew), or a mailer wrapped a line",
-                    detail=(f"  {_show(line)}",),
-                )
-            if old_left < 0 or new_left < 0:
-                raise PatchSyntaxError(
-                    "a hunk with more lines than its header counts",
-                    line=place + 1,
-                    hint="patchkit lint --fix counts them anew, where that is no guess",
-                    detail=(f"  {_show(line)}",),
-                )
-            place += 1
-        if place < count and lines[place][:1] == b"\\":
-            place += 1
-        return place
-
-    def _cut_newlines(self, texts: list[bytes], signs: bytes, start: int) -> None:
-        """Take the line end off each line before a "no newline" mark, which git writes in
-        the user's language: what counts is the backslash."""
-        for number, sign in enumerate(signs):
-            if sign != 92:
-                continue
-            if number == 0 or signs[number - 1] == 92:
-                raise PatchSyntaxError(
-                    "a 'no newline' mark with no line before it", line=start + 2 + number
-                )
-            before = signs[number - 1]
-            rest = signs[number + 1 :]
-            if (before != 43 and rest.translate(None, b"+\\")) or (
-                before != 45 and rest.translate(None, b"-\\")
-            ):
-                raise PatchSyntaxError(
-                    "a 'no newline' mark before the last line of its side",
-                    line=start + 2 + number,
-                )
-            texts[number - 1] = texts[number - 1][:-1]
-            if not texts[number - 1]:
-                raise PatchSyntaxError(
-                    "a 'no newline' mark behind an empty line, which is then no line",
-                    line=start + 2 + number,
-                )
+            place += len(found)
+            signs.append(found)
+            counted = len(found) - found.count(b"\\")
+            old_left -= counted - found.count(b"+")
+            new_left -= counted - found.count(b"-")
+        if lines[place][:1] == b"\\":
+            signs.append(b"\\")
+        return b"".join(old), b"".join(new), b"".join(signs)
 
     # -- binary ---------------------------------------------------------------------
 
@@ -670,7 +604,7 @@ class _Reader:
                 raise PatchSyntaxError("a damaged line of a binary patch", line=self.at + 1)
             packed += chunk[:length]
             self.at += 1
-        if self.at >= len(self.lines):
+        if not self._peek(0):
             raise PatchSyntaxError("the patch ends inside a binary patch", line=start + 1)
         self.at += 1
         inflater = zlib.decompressobj()
@@ -699,10 +633,11 @@ class _Reader:
         )
 
     def _no_patch(self) -> PatchSyntaxError:
-        for number, line in enumerate(self.lines, 1):
+        lines = split(self.lines.data)
+        for number, line in enumerate(lines, 1):
             if line.startswith(b"@@ -") and _HUNK.match(line):
                 return self._orphan_hunk(number)
-        text = b"".join(self.lines[:40]).lstrip()
+        text = b"".join(lines[:40]).lstrip()
         if not text:
             return PatchSyntaxError("the patch is empty", line=1)
         if re.search(rb"(?m)^\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?$\n[<>] ", text):
@@ -712,6 +647,159 @@ class _Reader:
         return PatchSyntaxError(
             "no patch in it: no '---' and '+++' lines with a hunk, no 'diff --git'", line=1
         )
+
+
+# -- bodies -----------------------------------------------------------------------------
+
+
+class _Lines:
+    """The lines of a patch by their numbers (from 0), each with its end; ``b""`` behind the
+    last one.  They are made a window at a time, which moves forwards: only what lies near its
+    start can still be asked for.  ``are_whole`` says that the last line has its end.
+    """
+
+    _WINDOW = 128 * 1024  # bytes; small enough for a processor's cache
+    _BEHIND = 64  # lines; a file's header has fewer
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.are_whole = data.endswith(b"\n")
+        # BytesIO splits at \n alone, keeps the ends, and does so in C, without a copy.
+        self._source = io.BytesIO(data)
+        self._window: list[bytes] = []
+        self._first = 0
+
+    def __getitem__(self, number: int) -> bytes:
+        while number - self._first >= len(self._window):
+            lines = self._source.readlines(self._WINDOW)
+            if not lines:
+                return b""
+            kept = self._window[-self._BEHIND :]
+            self._first += len(self._window) - len(kept)
+            self._window = kept + lines
+        assert number >= self._first
+        return self._window[number - self._first]
+
+    def before(self, number: int) -> bytes:
+        """Everything before a line of the window."""
+        rest = sum(map(len, self._window[number - self._first :]))
+        return self.data[: self._source.tell() - rest]
+
+    def piece(self, number: int, count: int) -> list[bytes]:
+        """Up to ``count`` lines from ``number`` on: what the window has of them."""
+        place = number - self._first
+        return self._window[place : place + count]
+
+    def run(self, old: int, new: int) -> tuple[bytes, bytes] | None:
+        """The lines behind the window, where they begin with one sign for a whole window's
+        length and are no more than these counts: their text without the signs, and the
+        signs.  The window then ends behind them."""
+        data = self.data
+        start = self._source.tell()
+        end = data.rfind(b"\n", start, start + self._WINDOW) + 1
+        sign = data[start : start + 1]
+        if not end or sign not in _HUNK_SIGNS:
+            return None
+        for part in (1, 2, 3):  # a look at three lines mostly tells that it is none
+            at = data.find(b"\n", start + (end - start) * part // 4, end) + 1
+            if at != end and data[at : at + 1] != sign:
+                return None
+        text = data[start + 1 : end].replace(b"\n" + sign, b"\n")
+        count = end - start - len(text)
+        most = {b"+": new, b"-": old}.get(sign, min(old, new))
+        if count > most or count != data.count(b"\n", start, end):
+            return None
+        last = max(data.rfind(b"\n", start, end - 1) + 1, start)
+        self._first += len(self._window) + count - 1
+        self._window = [data[last:end]]
+        self._source.seek(end)
+        return text, sign * count
+
+
+def _plain_signs(piece: list[bytes], old: int, new: int) -> bytes:
+    """The signs of the lines of a piece that belong to a hunk of which these counts are
+    missing; empty where a sign or a count is odd, so that :func:`_walk` must look.  The piece
+    is cut to those lines.
+
+    The number of lines n of a whole body satisfies n = old + (plus signs in n) = new + (minus
+    signs in n); from below, each round of the two comes nearer to the smallest such n.
+    """
+    signs = bytes(map(itemgetter(0), piece))
+    count = max(old, new)
+    while count < len(signs):
+        nearer = max(old + signs.count(b"+", 0, count), new + signs.count(b"-", 0, count))
+        if nearer == count:
+            break
+        count = nearer
+    signs = signs[:count]
+    missing = (old - len(signs) + signs.count(b"+"), new - len(signs) + signs.count(b"-"))
+    goes_on = len(signs) == len(piece) and min(missing) >= 0
+    if not (goes_on or missing == (0, 0)) or signs.translate(None, b" +-"):
+        return b""
+    del piece[len(signs) :]
+    return signs
+
+
+def _walk(piece: list[bytes], place: int, old_left: int, new_left: int, *, crlf: bool) -> int:
+    """How many lines of a piece belong to a hunk of which these counts are missing, found by
+    a look at each; ``place`` is the number of the first."""
+    for number, line in enumerate(piece):
+        if old_left == 0 and new_left == 0:
+            return number
+        sign = line[0]
+        if sign == 32 or sign == 10 or (crlf and line == b"\r\n"):
+            old_left -= 1
+            new_left -= 1
+        elif sign == 43:
+            new_left -= 1
+        elif sign == 45:
+            old_left -= 1
+        elif sign != 92:
+            raise PatchSyntaxError(
+                f"a line inside a hunk that begins with none of ' ', '+', '-': {old_left}"
+                f" old and {new_left} new lines are still missing",
+                line=place + number + 1,
+                hint="the counts in the '@@' line are too high (patchkit lint --fix counts them"
+                " anew), or a mailer wrapped a line",
+                detail=(f"  {_show(line)}",),
+            )
+        if old_left < 0 or new_left < 0:
+            raise PatchSyntaxError(
+                "a hunk with more lines than its header counts",
+                line=place + number + 1,
+                hint="patchkit lint --fix counts them anew, where that is no guess",
+                detail=(f"  {_show(line)}",),
+            )
+    return len(piece)
+
+
+def _cut_newlines(old: bytes, new: bytes, signs: bytes, start: int) -> tuple[bytes, bytes]:
+    """Take the line end off the last line of each side that a "no newline" mark stands
+    behind, which git writes in the user's language: what counts is the backslash."""
+    number = signs.find(b"\\")
+    while number >= 0:
+        if number == 0 or signs[number - 1] == 92:
+            raise PatchSyntaxError(
+                "a 'no newline' mark with no line before it", line=start + 2 + number
+            )
+        before = signs[number - 1]
+        rest = signs[number + 1 :]
+        if (before != 43 and rest.translate(None, b"+\\")) or (
+            before != 45 and rest.translate(None, b"-\\")
+        ):
+            raise PatchSyntaxError(
+                "a 'no newline' mark before the last line of its side", line=start + 2 + number
+            )
+        side = new if before == 43 else old
+        if side[-2:] in (b"\n", b"\n\n"):
+            raise PatchSyntaxError(
+                "a 'no newline' mark behind an empty line, which is then no line",
+                line=start + 2 + number,
+            )
+        old = old[:-1] if before != 43 else old
+        new = new[:-1] if before != 45 else new
+        number = signs.find(b"\\", number + 1)
+    return old, new
 
 
 # -- names ------------------------------------------------------------------------------
