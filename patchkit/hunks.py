@@ -65,12 +65,13 @@ def patch_text(
     """
     offsets = _stated_offsets(data, hunks, exact=exact)
     if offsets is not None:
-        parts: list[bytes] = []
+        view = memoryview(data)  # what stays is copied once, into the result
+        parts: list[bytes | memoryview] = []
         at = 0
         for hunk, offset in zip(hunks, offsets, strict=True):
-            parts += (data[at:offset], hunk.new_text)
+            parts += (view[at:offset], hunk.new_text)
             at = offset + len(hunk.old_text)
-        parts.append(data[at:])
+        parts.append(view[at:])
         return b"".join(parts), tuple(Placement(_stated(hunk) + 1, 0) for hunk in hunks)
     lines = split(data)
     try:
@@ -99,7 +100,7 @@ def _stated_offsets(data: bytes, hunks: Sequence[Hunk], *, exact: bool) -> list[
         line, at = stated, skipped
         floor = at + len(text)
         whole = text[-1:] in (b"", b"\n") or floor == len(data)
-        if not whole or data[at:floor] != text:
+        if not whole or not data.startswith(text, at):
             return None
         bare = hunk.leading == hunk.trailing == 0 and hunk.old_start > 1 and text
         adrift = (hunk.old_start <= 1 and stated) or (hunk.trailing == 0 and floor != len(data))

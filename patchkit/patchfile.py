@@ -30,6 +30,7 @@ _ESCAPES = {
 }  # fmt: skip
 _IN_OLD = bytes(0 if sign in b"+\\" else 1 for sign in range(256))
 _IN_NEW = bytes(0 if sign in b"-\\" else 1 for sign in range(256))
+_SIGN, _TEXT = itemgetter(0), itemgetter(slice(1, None))  # of a line of a hunk
 _EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 _MODES = {0o100644, 0o100755, 0o100664, 0o120000}
 _HUNK_SIGNS = (b"+", b"-", b" ")
@@ -538,12 +539,13 @@ class _Reader:
             piece = lines.piece(place, old_left + new_left)
             if piece:
                 found = _plain_signs(piece, old_left, new_left)
-                if not found:
-                    end = _walk(piece, place, old_left, new_left, crlf=crlf)
-                    piece = piece[:end]
-                    found = bytes(map(itemgetter(0), piece))
-                # A blank context line may have lost its space (13 % of real patches).
-                texts = [line[1:] if line[0] > 13 else line for line in piece]
+                if found:
+                    texts = list(map(_TEXT, piece))
+                else:
+                    del piece[_walk(piece, place, old_left, new_left, crlf=crlf) :]
+                    found = bytes(map(_SIGN, piece))
+                    # A blank context line may have lost its space (13 % of real patches).
+                    texts = [line[1:] if line[0] > 13 else line for line in piece]
                 old.append(b"".join(compress(texts, found.translate(_IN_OLD))))
                 new.append(b"".join(compress(texts, found.translate(_IN_NEW))))
             elif run := lines.run(old_left, new_left):
@@ -670,15 +672,17 @@ class _Lines:
         self._first = 0
 
     def __getitem__(self, number: int) -> bytes:
-        while number - self._first >= len(self._window):
+        place = number - self._first
+        while place >= len(self._window):
             lines = self._source.readlines(self._WINDOW)
             if not lines:
                 return b""
-            kept = self._window[-self._BEHIND :]
-            self._first += len(self._window) - len(kept)
-            self._window = kept + lines
-        assert number >= self._first
-        return self._window[number - self._first]
+            gone = max(len(self._window) - self._BEHIND, 0)
+            self._window = self._window[gone:] + lines
+            self._first += gone
+            place -= gone
+        assert place >= 0
+        return self._window[place]
 
     def before(self, number: int) -> bytes:
         """Everything before a line of the window."""
@@ -724,7 +728,7 @@ def _plain_signs(piece: list[bytes], old: int, new: int) -> bytes:
     The number of lines n of a whole body satisfies n = old + (plus signs in n) = new + (minus
     signs in n); from below, each round of the two comes nearer to the smallest such n.
     """
-    signs = bytes(map(itemgetter(0), piece))
+    signs = bytes(map(_SIGN, piece))
     count = max(old, new)
     while count < len(signs):
         nearer = max(old + signs.count(b"+", 0, count), new + signs.count(b"-", 0, count))

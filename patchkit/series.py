@@ -225,6 +225,7 @@ class _Builder:
         self._names: dict[str, str] = {}
         self._trees: dict[str, TreeKnown] = {}
         self._packages: dict[str, tuple[Distribution, Record]] = {}
+        self._rests: dict[str, Distribution] = {}
         self.series = Series()
 
     def add(self, item: Chosen, part: Part, patch: Patch) -> None:
@@ -316,15 +317,21 @@ class _Builder:
                     found = dist
                     break
         if found is None:
-            tree = tree_distribution(self._env)
-            if os.path.realpath(root) == tree.root:
-                return tree
-            return Distribution("", "", root, "tree", None, *find_git(root))
+            return self._owner_of_rest(root)
         if found.dist_info and found.kind == "wheel":
             record_of = Record.load(found.dist_info)
             if record_of is not None:
                 self._packages[top] = (found, record_of)
         return found
+
+    def _owner_of_rest(self, root: str) -> Distribution:
+        """The tree itself, for what no distribution has."""
+        if root not in self._rests:
+            tree = tree_distribution(self._env)
+            if os.path.realpath(root) != tree.root:
+                tree = Distribution("", "", root, "tree", None, *find_git(root))
+            self._rests[root] = tree
+        return self._rests[root]
 
 
 def _follow(known: Known, mapped: Mapped) -> None:
@@ -350,6 +357,7 @@ class TreeKnown(Known):
         super().__init__(())
         self._root = root
         self._gone: set[str] = set()
+        self._on_disk: dict[str, bool] = {}
         self.packages = list(packages) if packages is not None else self.top_folders()
 
     def top_folders(self) -> list[str]:
@@ -368,8 +376,12 @@ class TreeKnown(Known):
         """Asks the disk, but for what the patches before made or removed."""
         if path in self.paths:
             return True
-        full = os.path.join(self._root, path)
-        return path not in self._gone and (os.path.isfile(full) or os.path.islink(full))
+        if path in self._gone:
+            return False
+        if path not in self._on_disk:
+            full = os.path.join(self._root, path)
+            self._on_disk[path] = os.path.isfile(full) or os.path.islink(full)
+        return self._on_disk[path]
 
     def has_folder(self, folder: str) -> bool:
         """Likewise for a folder."""
