@@ -477,8 +477,9 @@ class _Reader:
 
     def _hunks(self) -> tuple[Hunk, ...]:
         hunks: list[Hunk] = []
+        lines = self.lines
         floor = 0
-        while self._peek(0).startswith(b"@@ -"):
+        while lines[self.at].startswith(b"@@ -"):
             hunk = self._hunk()
             # A hunk that removes nothing names the line before it.
             begin = hunk.old_start if hunk.old_text else hunk.old_start + 1
@@ -495,14 +496,20 @@ class _Reader:
     def _hunk(self) -> Hunk:
         lines = self.lines
         start = self.at
-        match = _HUNK.match(lines[start])
+        header = lines[start]
+        match = _HUNK.match(header)
         if not match:
-            raise _bad_hunk_header(start, lines[start])
+            raise _bad_hunk_header(start, header)
         old_start, new_start = int(match[1]), int(match[3])
         old_count = 1 if match[2] is None else int(match[2])
         new_count = 1 if match[4] is None else int(match[4])
-        old, new, signs = self._body(start + 1, old_count, new_count)
+        old, new, signs = self._body(start + 1, old_count, new_count, header)
         place = start + 1 + len(signs)
+        behind = lines[place]
+        if behind[:1] == b"\\":
+            signs += b"\\"
+            place += 1
+            behind = lines[place]
         if 92 in signs:
             old, new = _cut_newlines(old, new, signs, start)
         plain = signs.replace(b"\\", b"")
@@ -512,7 +519,7 @@ class _Reader:
             raise PatchSyntaxError("a hunk that changes nothing", line=start + 1)
         if (old and old_start == 0) or (new and new_start == 0):
             raise PatchSyntaxError("a hunk with lines that begins at line 0", line=start + 1)
-        if not lines[place] and not lines.are_whole and signs[-1] != 92:
+        if not behind and not lines.are_whole and signs[-1] != 92:
             # The last line of the file lost its own line end; git and GNU patch take it
             # for a line with one, a cut inside the line looks the same.
             raise PatchSyntaxError(
@@ -524,14 +531,15 @@ class _Reader:
         heading = match[5].strip()
         return Hunk(old_start, new_start, old, new, leading, trailing, heading, start + 1, signs)
 
-    def _body(self, place: int, old_left: int, new_left: int) -> tuple[bytes, bytes, bytes]:
+    def _body(
+        self, place: int, old_left: int, new_left: int, header: bytes
+    ) -> tuple[bytes, bytes, bytes]:
         """Old text, new text and signs of a hunk's body, which ends where its counts say.
 
         It is read piece by piece: a line is an object of its own only for a moment.
         """
         lines = self.lines
-        header = place
-        crlf = lines[place - 1].endswith(b"\r\n")
+        first = place
         old: list[bytes] = []
         new: list[bytes] = []
         signs: list[bytes] = []
@@ -542,7 +550,7 @@ class _Reader:
                 if found:
                     texts = list(map(_TEXT, piece))
                 else:
-                    del piece[_walk(piece, place, old_left, new_left, crlf=crlf) :]
+                    del piece[_walk(piece, place, old_left, new_left, header) :]
                     found = bytes(map(_SIGN, piece))
                     # A blank context line may have lost its space (13 % of real patches).
                     texts = [line[1:] if line[0] > 13 else line for line in piece]
@@ -550,25 +558,25 @@ class _Reader:
                 new.append(b"".join(compress(texts, found.translate(_IN_NEW))))
             elif run := lines.run(old_left, new_left):
                 text, found = run
-                old += [text] if found[0] != 43 else []
-                new += [text] if found[0] != 45 else []
+                if found[0] != 43:
+                    old.append(text)
+                if found[0] != 45:
+                    new.append(text)
             elif lines[place]:
                 continue
             else:
                 raise PatchSyntaxError(
                     f"the patch ends inside a hunk: {old_left} old and {new_left} new lines"
                     " are missing",
-                    line=header,
+                    line=first,
                     hint="it is cut off, or the counts in its '@@' line are wrong (patchkit lint"
                     " --fix counts them anew)",
                 )
             place += len(found)
             signs.append(found)
-            counted = len(found) - found.count(b"\\")
-            old_left -= counted - found.count(b"+")
-            new_left -= counted - found.count(b"-")
-        if lines[place][:1] == b"\\":
-            signs.append(b"\\")
+            counted = len(found) - found.count(92)
+            old_left -= counted - found.count(43)
+            new_left -= counted - found.count(45)
         return b"".join(old), b"".join(new), b"".join(signs)
 
     # -- binary ---------------------------------------------------------------------
@@ -704,7 +712,7 @@ class _Lines:
         sign = data[start : start + 1]
         if not end or sign not in _HUNK_SIGNS:
             return None
-        for part in (1, 2, 3):  # a look at three lines mostly tells that it is none
+        for part in range(4):  # a look at four lines mostly tells that it is none
             at = data.find(b"\n", start + (end - start) * part // 4, end) + 1
             if at != end and data[at : at + 1] != sign:
                 return None
@@ -729,24 +737,30 @@ def _plain_signs(piece: list[bytes], old: int, new: int) -> bytes:
     signs in n); from below, each round of the two comes nearer to the smallest such n.
     """
     signs = bytes(map(_SIGN, piece))
-    count = max(old, new)
-    while count < len(signs):
-        nearer = max(old + signs.count(b"+", 0, count), new + signs.count(b"-", 0, count))
-        if nearer == count:
+    size = len(signs)
+    count = max(new, old)
+    while True:
+        old_side = old + signs.count(43, 0, count)
+        new_side = new + signs.count(45, 0, count)
+        nearer = max(new_side, old_side)
+        if nearer <= count or count >= size:
             break
         count = nearer
-    signs = signs[:count]
-    missing = (old - len(signs) + signs.count(b"+"), new - len(signs) + signs.count(b"-"))
-    goes_on = len(signs) == len(piece) and min(missing) >= 0
-    if not (goes_on or missing == (0, 0)) or signs.translate(None, b" +-"):
+    # What was counted is right also where the piece ends before that.
+    is_whole = old_side == new_side == count <= size
+    goes_on = count >= size <= min(old_side, new_side)
+    if not (is_whole or goes_on):
         return b""
-    del piece[len(signs) :]
-    return signs
+    if count < size:
+        signs = signs[:count]
+        del piece[count:]
+    return b"" if signs.translate(None, b" +-") else signs
 
 
-def _walk(piece: list[bytes], place: int, old_left: int, new_left: int, *, crlf: bool) -> int:
+def _walk(piece: list[bytes], place: int, old_left: int, new_left: int, header: bytes) -> int:
     """How many lines of a piece belong to a hunk of which these counts are missing, found by
-    a look at each; ``place`` is the number of the first."""
+    a look at each; ``place`` is the number of the first, ``header`` the hunk's first line."""
+    crlf = header.endswith(b"\r\n")
     for number, line in enumerate(piece):
         if old_left == 0 and new_left == 0:
             return number
