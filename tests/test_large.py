@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from patchkit import patchfile
@@ -141,6 +141,8 @@ PIECES = (
     st.integers(0, 9),
     st.integers(0, 9),
 )
+@example([(b"+aaaaaaaa\n", 1), (b" \n", 2), (b"prose\n", 1), (b"+b\n", 1)], 2, 3)
+@example([(b"-a\n", 9), (b"+a\n", 9)], 8, 9)
 def test_any_lines_say_the_same_whatever_the_window(
     window: Callable[[int], None], pieces: list[tuple[bytes, int]], old: int, new: int
 ) -> None:
