@@ -823,6 +823,11 @@ def test_dep3_fields_of_a_mail() -> None:
     assert dep3_fields(b"Description: x\r\n y\r\n\xff: z\r\n") == (("Description", "x\ny"),)
 
 
+def test_fields_end_where_the_first_file_begins() -> None:
+    assert read(f"Author: A\n{PLAIN}Origin: vendor\n{OTHER}").dep3 == (("Author", "A"),)
+    assert read(f"Author: A\n{GIT}").dep3 == (("Author", "A"),)
+
+
 # -- what is not right yet ---------------------------------------------------------------------
 
 
