@@ -80,7 +80,7 @@ class _File:
 def materialise(steps: Sequence[Step], pristine: Callable[[Key], FileState | None]) -> Wanted:
     """Apply the patches in order.  Raises :class:`Refused` (mostly :class:`HunkError`)
     with bundle, patch, file and hunk; nothing is kept then."""
-    series = _Series(steps, pristine)
+    series = _Series(pristine)
     for step in steps:
         try:
             series.apply(step)
@@ -91,7 +91,7 @@ def materialise(steps: Sequence[Step], pristine: Callable[[Key], FileState | Non
 
 
 class _Series:
-    def __init__(self, steps: Sequence[Step], pristine: Callable[[Key], FileState | None]) -> None:
+    def __init__(self, pristine: Callable[[Key], FileState | None]) -> None:
         self._read = pristine
         self.pristine: dict[Key, tuple[FileKind, int, str] | None] = {}
         self.files: dict[Key, _File | None] = {}
@@ -192,10 +192,10 @@ class _Series:
         ):
             self._must_be_free(root, mapped.path, going, written)
             mode = patch.new_mode or 0o100644
-            kind = "symlink" if mode == 0o120000 else "file"
-            file = _File(FileState("file", 0o755 if mode & 0o100 else 0o644, b""))
-            if kind == "symlink":
-                file.kind, file.mode = "symlink", 0
+            if mode == 0o120000:
+                file = _File(FileState("symlink", 0, b""))
+            else:
+                file = _File(FileState("file", 0o755 if mode & 0o100 else 0o644, b""))
         else:
             assert mapped.old is not None
             file = self._now((root, mapped.old))
@@ -287,17 +287,20 @@ _KIND = "make the patch from what is installed, with git diff, which removes one
 
 
 def _check_kind(file: _File, patch: FilePatch) -> None:
-    mode = patch.old_mode if patch.change != "add" else None
-    wants_link = mode == 0o120000
-    if (patch.hunks or patch.binary or patch.change == "delete") and patch.change != "add":
-        if file.kind == "symlink" and not wants_link:
-            raise Refused(
-                "it is a symlink, and the patch is for a regular file", code="kind", hint=_KIND
-            )
-        if file.kind == "file" and wants_link:
-            raise Refused(
-                "it is a regular file, and the patch is for a symlink", code="kind", hint=_KIND
-            )
+    """A move alone is of whatever is there; all else is of the kind that the patch says."""
+    if patch.change == "add" or not (
+        patch.hunks or patch.binary or patch.change == "delete" or patch.new_mode is not None
+    ):
+        return
+    wants_link = patch.old_mode == 0o120000
+    if file.kind == "symlink" and not wants_link:
+        raise Refused(
+            "it is a symlink, and the patch is for a regular file", code="kind", hint=_KIND
+        )
+    if file.kind == "file" and wants_link:
+        raise Refused(
+            "it is a regular file, and the patch is for a symlink", code="kind", hint=_KIND
+        )
 
 
 def _is_base(file: _File, patch: FilePatch) -> bool:
@@ -309,9 +312,9 @@ def _is_base(file: _File, patch: FilePatch) -> bool:
 def _set_mode(file: _File, patch: FilePatch) -> None:
     """git keeps one bit, executable or not; the others stay as they are on disk."""
     mode = patch.new_mode
-    if mode is None or patch.change == "add" or file.kind == "symlink":
+    if mode is None or patch.change == "add":
         return
-    if mode & 0o170000 != 0o100000:
+    if file.kind == "symlink" or mode & 0o170000 != 0o100000:
         raise Refused(
             "a change of kind must remove the file and add it anew", code="kind", hint=_KIND
         )
@@ -323,7 +326,7 @@ def _set_mode(file: _File, patch: FilePatch) -> None:
 
 def _apply_binary(data: bytes, patch: FilePatch) -> bytes:
     assert patch.binary is not None
-    if not patch.old_blob or not patch.new_blob or len(patch.old_blob) < 40:
+    if len(patch.old_blob or "") < 40 or len(patch.new_blob or "") < 40:
         raise Refused(
             "a binary patch without full blob ids cannot be checked",
             code="binary-unchecked",
@@ -336,8 +339,7 @@ def _apply_binary(data: bytes, patch: FilePatch) -> bytes:
         )
     hunk = patch.binary[0]
     result = hunk.data if hunk.method == "literal" else _delta(data, hunk)
-    expected = b"" if patch.change == "delete" else None
-    if expected is None and _blob_id(result) != patch.new_blob:
+    if patch.change != "delete" and _blob_id(result) != patch.new_blob:
         raise Refused(
             "the binary patch does not give the file that it announces",
             code="binary",
@@ -353,6 +355,10 @@ def _sha256(data: bytes) -> str:
 def _blob_id(data: bytes) -> str:
     """git's name of a blob (SHA-1 of "blob SIZE NUL" and the bytes)."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+# The largest result of a delta, in bytes; the reader's limit for a literal.
+_LARGEST = 256 * 1024 * 1024
 
 
 def _delta(base: bytes, hunk: BinaryHunk) -> bytes:
@@ -374,7 +380,7 @@ def _delta(base: bytes, hunk: BinaryHunk) -> bytes:
 
     base_size, at = size(0)
     result_size, at = size(at)
-    if base_size != len(base) or result_size > 256 * 1024 * 1024:
+    if base_size != len(base) or result_size > _LARGEST:
         raise broken
     out = bytearray()
     while at < len(data):
@@ -424,18 +430,18 @@ def reverse_file(patch: FilePatch) -> FilePatch:
             file=patch.path,
             hint="make it with git diff --binary (which writes both)",
         )
-    new_mode = patch.old_mode if patch.old_mode != patch.new_mode else None
-    if change == "modify" and patch.new_mode is None:
-        new_mode = None
+    # An index line names the mode of a file whose mode does not change.
+    old_mode = patch.new_mode if patch.new_mode is not None else patch.old_mode
     if change == "delete":
-        new_mode = patch.old_mode
+        old_mode = None
+    new_mode = patch.old_mode if change == "delete" or patch.new_mode is not None else None
     # Two names of a plain diff are one file's: which of them it has does not change.
     one = change == "modify" and not patch.git
     return FilePatch(
         {"add": "delete", "delete": "add"}.get(change, change),  # type: ignore[arg-type]
         patch.old_path if one else patch.new_path,
         patch.new_path if one else patch.old_path,
-        patch.new_mode if patch.new_mode is not None else patch.old_mode,
+        old_mode,
         new_mode,
         tuple(reverse(hunk) for hunk in patch.hunks),
         patch.line,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from patchkit import plan as plan_module
 from patchkit.errors import HunkError, PatchkitError, Refused
 from patchkit.hunks import Placement
 from patchkit.mapping import map_stripped
@@ -67,6 +68,8 @@ def refused(tree: Mapping[str, FileState], *patches: str) -> PatchkitError:
     assert error.patch == f"{len(patches) - 1}.patch"
     assert error.line is not None
     assert error.file is not None
+    assert error.message
+    assert error.hint
     return error
 
 
@@ -104,6 +107,8 @@ def test_what_is_reported() -> None:
         ("bundle-0", "0.patch", "n", "renamed"),
     ]
     assert wanted.applied[0].placements == (Placement(2, -7),)
+    assert wanted.applied[3].placements == ()
+    assert [a.source for a in wanted.applied] == [None, None, None, (".", "m")]
 
 
 def test_contents_that_come_out_pristine_are_said_to_be() -> None:
@@ -185,6 +190,50 @@ def test_a_file_is_emptied_and_kept() -> None:
     both_ways({"x": text(ABC, 0o755)}, {"x": text("", 0o755)}, change("x", hunk))
 
 
+@pytest.mark.parametrize("name", ["x.cu", "x.py"])
+def test_headings_are_read_by_the_language_of_the_file(name: str) -> None:
+    """In C the heading names the function above; in Python ``void f()`` is no heading."""
+    block = "    a\n    b\n    c\n"
+    content = f"void other(int n)\n{{\n{block}}}\n"
+    hunk = "@@ -9,3 +9,3 @@ void wanted(int n)\n     a\n-    b\n+    B\n     c\n"
+    if name == "x.cu":
+        assert refused({name: text(content)}, change(name, hunk)).code == "hunk-wrong-place"
+    else:
+        assert apply({name: text(content)}, change(name, hunk).encode())
+
+
+def test_line_ends_are_the_files_own_where_a_step_says_so() -> None:
+    files = map_stripped(parse(change("x").encode(), "x").files, 1).files
+    tree = {"x": text("a\r\nb\r\nc\r\n")}
+
+    def contents(*, eol: bool) -> Content | None:
+        steps = [Step("b", "p", ".", files, eol)]
+        return materialise(steps, lambda key: tree.get(key[1])).contents[".", "x"]
+
+    with pytest.raises(HunkError):
+        contents(eol=False)
+    changed = contents(eol=True)
+    assert changed is not None
+    assert changed.data == b"a\r\nB\r\nc\r\n"
+
+
+def test_what_cannot_be_on_the_disk_is_not_asked_for() -> None:
+    """Where a file or a link was, nothing lay below it, and the link may lead anywhere."""
+    asked: list[str] = []
+
+    def pristine(key: Key) -> FileState | None:
+        asked.append(key[1])
+        return {"x": link("/etc"), "q": text(ABC)}.get(key[1])
+
+    gone = delete("x", "120000", "/etc", NO_END)
+    for patch in (gone + add("x/y/z"), add("x/y/z") + gone):
+        files = map_stripped(parse((add("p/q/r") + patch).encode(), "x").files, 1).files
+        contents = materialise([Step("b", "p", ".", files)], pristine).contents
+        assert sorted(asked) == ["p/q/r", "x"]
+        assert sorted(path for _, path in contents) == ["p/q/r", "x", "x/y/z"]
+        asked.clear()
+
+
 # -- what does not fit -------------------------------------------------------------------------
 
 
@@ -196,10 +245,26 @@ def test_the_error_says_where() -> None:
     assert (error.hunk, error.line) == (1, 12)
 
 
+def test_the_error_names_the_bundles_that_changed_the_file_before() -> None:
+    tree = {"x": text(ABC), "y": text(ABC)}
+    parts = [change("x"), change("x", BACK), change("y"), change("x").replace("-b", "-q")]
+    with pytest.raises(HunkError) as caught:
+        plan(tree, *parts)
+    (said,) = [line for line in caught.value.detail if "before" in line]
+    assert said == "bundle-0, bundle-1 changed this file before"
+    with pytest.raises(HunkError) as caught:
+        plan(tree, parts[2], parts[3])
+    assert not [line for line in caught.value.detail if "before" in line]
+    with pytest.raises(HunkError) as caught:
+        plan(tree, parts[0] + parts[3])
+    assert not [line for line in caught.value.detail if "before" in line]
+
+
 def test_missing_files() -> None:
     for patch in (change("x"), delete("x"), move("x", "y"), move("x", "y", "copy")):
         error = refused({"z": text(ABC)}, patch)
         assert (error.code, error.file, error.line) == ("file-missing", "x", 1)
+        assert error.message == "x is not there"
     mode = "diff --git a/x b/x\nold mode 100644\nnew mode 100755\n"
     assert refused({}, mode).code == "file-missing"
 
@@ -209,6 +274,16 @@ def test_files_in_the_way() -> None:
         for there in (text("other\n"), text(""), link("z")):
             error = refused({"x": text(ABC), "y": there}, patch)
             assert (error.code, error.file) == ("file-exists", "y")
+            assert error.message == "y is already there, and the patch would make it"
+
+
+def test_a_file_that_the_patch_changes_is_in_the_way_of_one_that_it_makes() -> None:
+    """Only a file that the patch takes away, in whatever order, leaves its name."""
+    hunk = "@@ -1 +1,2 @@\n new\n+more\n"
+    assert refused({"x": text(ABC)}, add("x") + change("x", hunk)).code == "file-exists"
+    before, after = {"x": text(ABC)}, {"x": text("new\n"), "y": text(ABC)}
+    for parts in ((add("x"), move("x", "y")), (move("x", "y"), add("x"))):
+        assert apply(before, "".join(parts).encode()) == after
 
 
 def test_a_deletion_names_every_line() -> None:
@@ -231,6 +306,15 @@ def test_kinds_are_not_mixed_up() -> None:
     assert refused({"x": text("old")}, delete("x", "120000", "old", NO_END)).code == "kind"
     kind = "diff --git a/x b/x\nold mode 100644\nnew mode 120000\n"
     assert refused({"x": text("old")}, kind).code == "kind"
+    kind = "diff --git a/x b/x\nold mode 120000\nnew mode 100755\n"
+    assert refused({"x": link("old")}, kind).code == "kind"
+    mode = "diff --git a/x b/x\nold mode 100644\nnew mode 100755\n"
+    assert refused({"x": link("old")}, mode).code == "kind"
+    empty = "diff --git a/x b/x\ndeleted file mode 100644\nindex e69de29..0000000\n"
+    assert refused({"x": link("old")}, empty).code == "kind"
+    binary = _binary("literal", b"new", b"old", b"new").decode()
+    assert apply({"x": text("old")}, binary.encode()) == {"x": text("new")}
+    assert refused({"x": link("old")}, binary).code == "kind"
 
 
 # -- renames and copies ------------------------------------------------------------------------
@@ -242,6 +326,11 @@ def test_renames() -> None:
     mode = move("x", "y").replace("similarity", "old mode 100644\nnew mode 100755\nsimilarity")
     both_ways({"x": text(ABC)}, {"y": text(ABC, 0o755)}, mode)
     both_ways({"x": link("z")}, {"y": link("z")}, move("x", "y"))
+    # The mode of an index line is that of the file before and behind: no change.
+    index = move("x", "y", body=HUNK).replace("\n---", "\nindex 1..2 100644\n---")
+    both_ways({"x": text(ABC, 0o755)}, {"y": text("a\nB\nc\n", 0o755)}, index)
+    index = change("x").replace("\n---", "\nindex 1..2 100644\n---")
+    both_ways({"x": text(ABC, 0o755)}, {"x": text("a\nB\nc\n", 0o755)}, index)
 
 
 def test_copies() -> None:
@@ -425,7 +514,12 @@ def test_binary_patches_need_whole_blob_ids(tools: Tools) -> None:
     patch = tools.git_diff({"x": text(BYTES)}, {"x": text(b"\0other")}, "--binary").decode()
     head = patch.splitlines()[1]
     old, new = head.split()[1].split("..")
-    for index in (f"index {old[:10]}..{new[:10]} 100644", "old mode 100644\nnew mode 100755"):
+    for index in (
+        f"index {old[:10]}..{new[:10]} 100644",
+        f"index {old[:39]}..{new} 100644",
+        f"index {old}..{new[:39]} 100644",
+        "old mode 100644\nnew mode 100755",
+    ):
         assert refused({"x": text(BYTES)}, patch.replace(head, index)).code == "binary-unchecked"
     lie = patch.replace(new, "1" * 40)
     assert refused({"x": text(BYTES)}, lie).code == "binary"
@@ -438,7 +532,9 @@ def test_a_binary_patch_of_one_half_is_not_taken_back(tools: Tools) -> None:
     assert apply(before, half) == after
     with pytest.raises(Refused) as caught:
         apply(after, half, reverse=True)
-    assert caught.value.code == "binary"
+    assert (caught.value.code, caught.value.file) == ("binary", "b/x")
+    assert caught.value.message
+    assert caught.value.hint
 
 
 def _binary(method: str, data: bytes, old: bytes, new: bytes) -> bytes:
@@ -467,6 +563,7 @@ def _binary(method: str, data: bytes, old: bytes, new: bytes) -> bytes:
         (b"\x04\x06\x91\x01\x03\x03new", b"asenew"),  # copy 3 from 1, insert 3
         (b"\x04\x00", b""),
         (b"\x84\x00\x03\x03new", b"new"),  # a size in two bytes
+        (b"\x84" + b"\x80" * 7 + b"\x00\x03\x03new", b"new"),  # and in nine, the most
     ],
 )
 def test_deltas(delta: bytes, result: bytes) -> None:
@@ -482,33 +579,69 @@ def test_deltas(delta: bytes, result: bytes) -> None:
         b"\x04\x04\x91\x01", b"\x04\x04\x91\x01\x04", b"\x04\x02\x90\x04", b"\x04\x04\x80",
         b"\x04\x01\x9f\xff\xff\xff\xff",
         b"\x04\xff\xff\xff\xff\x7f\x90\x04", b"\x04\x02\x90\x01",
+        b"\x84" + b"\x80" * 8 + b"\x00\x03\x03new",
     ],
 )  # fmt: skip
 def test_damaged_deltas(delta: bytes) -> None:
     patch = _binary("delta", delta, b"base", b"new")
-    with pytest.raises(Refused) as caught:
-        apply({"x": text(b"base")}, patch)
-    assert caught.value.code == "binary"
-    assert caught.value.file == "x"
+    error = refused({"x": text(b"base")}, patch.decode())
+    assert (error.code, error.file) == ("binary", "x")
+
+
+@pytest.mark.parametrize(
+    ("delta", "result"),
+    [
+        (b"\x04\x03\x91\x03\x02\x02xy", b"exy"),  # copies 2 of the 1 byte that is left
+        (b"\x04\x03\x91\x05\x01\x03xyz", b"xyz"),  # copies from behind the end
+        (b"\x04\x03\x05xyz", b"xyz"),  # inserts 5 of 3
+    ],
+)
+def test_a_delta_takes_no_bytes_that_are_not_there(delta: bytes, result: bytes) -> None:
+    """Though a slice beyond the end would give the very result that the patch announces."""
+    patch = _binary("delta", delta, b"base", result)
+    assert refused({"x": text(b"base")}, patch.decode()).message == "a damaged binary delta"
+
+
+def test_a_delta_makes_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "_LARGEST", 4)
+    patch = _binary("delta", b"\x04\x04\x90\x04", b"base", b"base")
+    assert apply({"x": text(b"base")}, patch) == {"x": text(b"base")}
+    patch = _binary("delta", b"\x04\x05\x90\x04\x01s", b"base", b"bases")
+    assert refused({"x": text(b"base")}, patch.decode()).code == "binary"
 
 
 # -- turned round ------------------------------------------------------------------------------
 
 
 def test_turned_round_twice_is_the_same() -> None:
-    parts = [change("x"), add("x", "100755"), delete("x"), move("x", "y", body=HUNK)]
+    blobs = (f"\nindex {'1' * 40}..{'2' * 40}{mode}\n---" for mode in ("", " 100644"))
+    parts = [change("x"), *(change("x").replace("\n---", blob, 1) for blob in blobs)]
+    parts += [add("x", "100755"), delete("x", "100755"), move("x", "y", body=HUNK)]
+    parts += ["diff --git a/x b/x\nold mode 100644\nnew mode 100755\n"]
+    parts += [f"--- a/lao\n+++ b/tzu\n{HUNK}"]
+    binary = _binary("literal", b"new", b"old", b"new").decode()
+    parts += [binary + "literal 3\n" + binary.split("\n")[4] + "\n\n"]
     for data in parts:
         (file,) = parse(data.encode(), "x").files
+        file = file._replace(part=3)
         back = reverse_file(file)
         twice = reverse_file(back)
-        assert twice._replace(old_mode=file.old_mode) == file
-        assert (back.old_path, back.new_path) == (file.new_path, file.old_path)
-        assert back.old_mode == (file.new_mode or file.old_mode)
+        assert twice == file
+        assert (back.old_blob, back.new_blob, back.part) == (file.new_blob, file.old_blob, 3)
+        if file.git:
+            assert (back.old_path, back.new_path) == (file.new_path, file.old_path)
 
 
 def test_of_two_names_of_a_plain_diff_the_same_file_is_taken_both_ways() -> None:
-    patch = f"--- a/lao\n+++ a/tzu\n{HUNK}"
-    both_ways({"tzu": text(ABC)}, {"tzu": text("a\nB\nc\n")}, patch)
+    for old, new, name in (("lao", "tzu", "tzu"), ("x", "x.new", "x"), ("x.old", "x", "x")):
+        patch = f"--- a/{old}\n+++ b/{new}\n{HUNK}"
+        both_ways({name: text(ABC)}, {name: text("a\nB\nc\n")}, patch)
+
+
+def test_mails_that_build_on_each_other_are_taken_back_one_by_one() -> None:
+    mail = f"From {'1' * 40} Mon Sep 17 00:00:00 2001\nSubject: x\n\n---\n"
+    one, two = move("x", "y"), move("y", "z", body=HUNK)
+    both_ways({"x": text(ABC)}, {"z": text("a\nB\nc\n")}, mail + one + mail + two)
 
 
 # -- not right yet -----------------------------------------------------------------------------
@@ -542,17 +675,43 @@ def test_a_file_behind_a_link_that_the_patch_makes(target: str) -> None:
     for patches in ((make + evil,), (make, evil), (evil + make,)):
         with pytest.raises(Refused) as caught:
             apply(tree, *(patch.encode() for patch in patches))
-        assert (caught.value.bundle, caught.value.file) == ("bundle", "x/evil")
+        error = caught.value
+        assert (error.bundle, error.file, error.code) == ("bundle", "x/evil", "beyond-symlink")
+        assert error.message == "x/evil would lie behind x, which is a symlink"
+        assert error.hint
 
 
 def test_a_file_in_a_file() -> None:
-    for tree, patch in (
-        ({}, add("x") + add("x/y")),
-        ({"x/y": text(ABC)}, change("x/y") + add("x")),
+    behind = "x/y would lie behind x, which is a file"
+    inside = "x would be a file, and files would lie in it"
+    for tree, patches, said in (
+        ({}, [add("x") + add("x/y")], behind),
+        ({"x/y": text(ABC)}, [change("x/y") + add("x")], behind),
+        ({"x/y": text(ABC)}, [change("x/y"), add("x")], inside),
+        ({}, [add("x/y"), add("x")], inside),
     ):
         with pytest.raises(Refused) as caught:
-            apply(tree, patch.encode())
-        assert caught.value.patch == "0.patch"
+            apply(tree, *(patch.encode() for patch in patches))
+        error = caught.value
+        assert (error.message, error.code) == (said, "beyond-symlink")
+        assert (error.patch, error.file) == (f"{len(patches) - 1}.patch", said.split()[0])
+        assert error.hint
+
+
+def test_a_folder_whose_files_went_leaves_its_name() -> None:
+    """Files that a patch looked at, changed, moved or removed are counted as what they are."""
+    body = "@@ -1 +1,2 @@\n new\n+more\n"
+    gone = delete("x/y", lines="new\nmore\n")
+    for tree, made in (({}, [add("x/y")]), ({"x/y": text("new\n")}, [])):
+        patches = [*made, change("x/y", body), gone + add("x")]
+        assert apply(tree, *(patch.encode() for patch in patches)) == {"x": text("new\n")}
+    patch = move("x/y", "z") + add("x")
+    assert apply({"x/y": text(ABC)}, patch.encode()) == {"x": text("new\n"), "z": text(ABC)}
+
+
+def test_a_file_that_is_changed_and_removed_leaves_its_name_to_a_folder() -> None:
+    patch = change("x") + delete("x", lines="a\nB\nc\n") + add("x/y")
+    both_ways({"x": text(ABC)}, {"x/y": text("new\n")}, patch)
 
 
 @pytest.mark.parametrize(
