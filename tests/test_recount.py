@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from patchkit.errors import PatchSyntaxError
 from patchkit.model import split
 from patchkit.patchfile import parse
-from patchkit.recount import recount
+from patchkit.recount import Recounted, recount
 from tests.conftest import Cli
 from tests.releases import ROOT
 from tests.strategies import contents, edited
@@ -56,9 +56,13 @@ def test_blank_lines_at_the_end_of_a_body() -> None:
         _, found = recount(HEADER + b"@@ " + stated + b" @@\n" + BODY + b"\n")
         assert [(one.after, one.unclear) for one in found] == [(after, False)]
     bad = HEADER + b"@@ -1,9 +1,9 @@\n" + BODY + b"\n"
-    data, found = recount(bad)
-    assert data == bad
-    assert [one.unclear for one in found] == [True]
+    assert recount(bad) == (bad, [Recounted(3, "-1,9 +1,9", "-1,3 +1,4", unclear=True)])
+    bad = HEADER + b"@@ -1,2 +1,2 @@\n\n"
+    assert recount(bad) == (bad, [Recounted(3, "-1,2 +1,2", "-1,0 +1,0", unclear=True)])
+    # Of the lines before the blank ones each is counted, whatever the header says.
+    for stated in (b"-1 +1,9", b"-1,9 +1"):
+        _, found = recount(HEADER + b"@@ " + stated + b" @@\n-a\n+b\n\n")
+        assert [(one.after, one.unclear) for one in found] == [("-1,1 +1,1", False)]
     right = HEADER + b"@@ -1,4 +1,5 @@\n" + BODY + b"\n"
     assert recount(right) == (right, [])
 
@@ -78,6 +82,14 @@ def test_blank_lines_at_the_end_of_a_body() -> None:
         (" a\n\n-b\n c\n", "-1,4 +1,3"),
         (" a\r\n\r\n-b\r\n c\r\n", "-1,4 +1,3"),
         ("-a\n+b\n\\ No newline at end of file\n", "-1,1 +1,1"),
+        # A blank line that has its space is one, and counted.
+        ("-a\n+b\n \n", "-1,2 +1,2"),
+        # A removed "- " at the end of the patch or of the hunk, and lines that begin so.
+        (" a\n-- \n", "-1,2 +1,1"),
+        (" a\n-- \n@@ -9 +9 @@\n-a\n+b\n", "-1,2 +1,1"),
+        (" a\n-- \t\nprose\n", "-1,2 +1,1"),
+        (" a\n--X\nprose\n", "-1,2 +1,1"),
+        (" a\n--- x\n", "-1,2 +1,1"),
     ],
 )
 def test_what_belongs_to_a_body(body: str, after: str) -> None:
@@ -92,8 +104,25 @@ def test_a_signature_ends_a_body(mark: str) -> None:
 
 
 def test_what_is_no_hunk_is_left_alone() -> None:
-    for data in (b"", b"@@ -1,9 +1,9 @@\n a\n", b"prose\n@@ -1,2 +3,4 @@\n+x\n", b"\0\xff\n"):
+    hunk = b"@@ -1,2 +3,4 @@\n+x\n"
+    for data in (b"", b"\0\xff\n", hunk, b"prose\n" + hunk, b"prose\nprose\n" + hunk):
         assert recount(data) == (data, [])
+    for quoted in (b"--- a/x\nprose\n", b"prose\n+++ b/x\n"):
+        assert recount(quoted + hunk) == (quoted + hunk, [])
+
+
+@pytest.mark.parametrize("prose", [b"", b"one\n", b"one\ntwo\n", b"one\ntwo\nthree\n"])
+def test_every_hunk_of_every_file_is_counted(prose: bytes) -> None:
+    file = prose + HEADER + b"@@ -1,9 +1 @@\n" + BODY + b"@@ -8 +9,9 @@\n" + BODY
+    good, found = recount(file * 2)
+    assert good == file.replace(b"-1,9 +1 ", b"-1,3 +1,4 ").replace(b"-8 +9,9", b"-8,3 +9,4") * 2
+    lines = 3 + prose.count(b"\n")
+    assert [one.line for one in found] == [lines, lines + 6, 2 * lines + 11, 2 * lines + 17]
+
+
+def test_a_header_without_a_body_does_not_hide_the_next() -> None:
+    _, found = recount(HEADER + b"@@ -1,9 +1 @@\n@@ -8 +9,9 @@\n" + BODY)
+    assert [(one.line, one.after) for one in found] == [(3, "-1,0 +1,0"), (4, "-8,3 +9,4")]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "patches").rglob("*.patch")), ids=lambda p: p.name)
