@@ -165,9 +165,7 @@ def check_path(path: str) -> str:
     """The path itself, if it cannot lead out of the root; else :class:`Refused`."""
     parts = path.split("/")
     if (
-        not path
-        or path.startswith("/")
-        or "\0" in path
+        "\0" in path
         or any(part in ("", ".", "..") for part in parts)
         or (len(parts[0]) == 2 and parts[0][1] == ":")
         or parts[0].startswith("~")
@@ -267,9 +265,7 @@ def map_patch(files: Sequence[FilePatch], known: Known) -> Mapping:
         raise Refused(
             "no file of the patch is one that the distribution holds",
             code="path-not-found",
-            hint="all of them are tests, docs or build files of the upstream repository"
-            if outside
-            else "give the strip level: strip = N in the manifest, or --strip N",
+            hint="all of them are tests, docs or build files of the upstream repository",
             detail=tuple(f"left out: {path}" for path in outside),
             data={"left_out": outside},
         )
@@ -352,10 +348,14 @@ def _place(path: str | None, level: int, prefix: str) -> str | None:
 
 
 def _form(file: FilePatch) -> str:
-    parts = [part for part in _header_path(file).split("/") if part]
-    if len(parts) > 1 and parts[0] in ("a", "b", "i", "w", "c", "o"):
-        parts = parts[1:]
+    parts = _parts(_header_path(file))
     return parts[0] if len(parts) > 1 else "."
+
+
+def _parts(path: str) -> list[str]:
+    """The parts of a path, without git's prefix (``diff.mnemonicPrefix`` has the rarer ones)."""
+    parts = [part for part in path.split("/") if part]
+    return parts[1:] if len(parts) > 1 and parts[0] in ("a", "b", "i", "w", "c", "o") else parts
 
 
 _Outcomes = dict[tuple[str | None, ...], tuple[int, int, tuple[int, str]]]
@@ -388,7 +388,7 @@ def _choose(members: Sequence[FilePatch], known: Known) -> tuple[int, str] | Non
                 outcomes[places] = (hits, deepest - level, (level, prefix))
         if len(outcomes) == 1 and next(iter(outcomes.values()))[0] == len(sample):
             break  # keeps more of the path than any later one, and hits all
-    if not outcomes and all("/" not in _bare(f) for f in sample):
+    if not outcomes:
         outcomes = _by_name(sample, known)
     ranked = list(outcomes.values())
     best = [
@@ -418,20 +418,25 @@ def _is_known(place: str | None, known: Known, exists: bool) -> bool:
 def _by_name(sample: Sequence[FilePatch], known: Known) -> _Outcomes:
     """Bare file names: every folder that holds a file of that name is a candidate."""
     outcomes: _Outcomes = {}
-    names = [_bare(file) for file in sample]
+    bare = [_bare(_header_path(file)) for file in sample]
+    names = [name for name in bare if name is not None]
+    if len(names) < len(bare):
+        return outcomes
     found = set(known.named(set(names)))
     for folder in sorted({path.rpartition("/")[0] for path in found}):
-        prefix = f"{folder}/" if folder else ""
+        prefix = f"{folder}/"
         places = tuple(prefix + name for name in names)
         hits = sum(1 for place in places if place in found)
         outcomes[places] = (hits, 1, (_depth(sample[0]) - 1, prefix))
     return outcomes
 
 
-def _bare(file: FilePatch) -> str:
-    path = _header_path(file)
-    parts = path.split("/")
-    return "/".join(parts[1:]) if len(parts) > 1 and parts[0] in ("a", "b", "old", "new") else path
+def _bare(path: str) -> str | None:
+    """The name of a file of which the path says no folder."""
+    parts = _parts(path)
+    if len(parts) == 2 and parts[0] in ("old", "new"):
+        parts = parts[1:]
+    return parts[0] if len(parts) == 1 else None
 
 
 def _depth(file: FilePatch) -> int:
@@ -441,10 +446,7 @@ def _depth(file: FilePatch) -> int:
 
 def _left_out(file: FilePatch) -> bool:
     """Whether a path is one that upstream's repository holds and no wheel does."""
-    path = file.path
-    parts = [part for part in path.split("/") if part]
-    if len(parts) > 1 and parts[0] in ("a", "b"):
-        parts = parts[1:]
+    parts = _parts(file.path)
     if len(parts) > 1 and parts[0] in ("python", "src"):
         parts = parts[1:]
     name = parts[-1]

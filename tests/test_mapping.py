@@ -117,7 +117,12 @@ def refused(*paths: str, known: tuple[str, ...] = SGLANG) -> Refused:
         # a bare name
         ("qwen3.py", SGLANG, "sglang/srt/models/qwen3.py", 0, "sglang/srt/models/"),
         ("a/qwen3.py", SGLANG, "sglang/srt/models/qwen3.py", 1, "sglang/srt/models/"),
+        ("w/qwen3.py", SGLANG, "sglang/srt/models/qwen3.py", 1, "sglang/srt/models/"),
+        ("old/qwen3.py", SGLANG, "sglang/srt/models/qwen3.py", 1, "sglang/srt/models/"),
+        ("new/qwen3.py", SGLANG, "sglang/srt/models/qwen3.py", 1, "sglang/srt/models/"),
         ("launch_server.py", SGLANG, "sglang/launch_server.py", 0, "sglang/"),
+        ("/tmp/launch_server.py", SGLANG, "sglang/launch_server.py", 2, "sglang/"),
+        ("a/build_backend.py", FLASHINFER, "build_backend.py", 1, ""),
     ],
 )  # fmt: skip
 def test_forms(path: str, known: tuple[str, ...], place: str, strip: int, prefix: str) -> None:
@@ -142,6 +147,14 @@ def test_mixed_forms_are_decided_one_by_one() -> None:
     }
 
 
+@pytest.mark.parametrize("prefix", ["a/", "b/", "i/", "w/", "c/", "o/", ""])
+def test_a_form_is_named_by_what_stands_behind_gits_prefix(prefix: str) -> None:
+    (form,) = mapped(f"{prefix}srt/models/qwen3.py").forms
+    assert form.example == "srt"
+    (form,) = mapped(f"{prefix}qwen3.py").forms
+    assert form.example == "."
+
+
 def test_one_strip_and_prefix_for_a_form() -> None:
     """Files of a form follow the one that is known; what they miss is for the plan to say."""
     mapping = mapped("a/python/sglang/srt/utils.py", "a/python/sglang/srt/gone.py")
@@ -152,6 +165,8 @@ def test_both_sides_are_mapped() -> None:
     (file,) = mapped("python/sglang/srt/utils.py -> python/sglang/srt/moved/utils.py").files
     assert (file.old, file.new) == ("sglang/srt/utils.py", "sglang/srt/moved/utils.py")
     assert file.path == "sglang/srt/moved/utils.py"
+    (file,) = mapped("python/sglang/srt/utils.py -> python/sglang/u.py").files
+    assert (file.old, file.new) == ("sglang/srt/utils.py", "sglang/u.py")
     (file,) = mapped("old:a/python/sglang/version.py").files
     assert (file.old, file.new, file.path) == ("sglang/version.py", None, "sglang/version.py")
 
@@ -184,6 +199,15 @@ def test_paths_that_an_earlier_patch_changed() -> None:
     assert places(map_patch(files("new:b/sglang/brand/x.py"), known)) == ["sglang/brand/x.py"]
     with pytest.raises(Refused):
         map_patch(files("a/sglang/version.py"), known)
+    known.add("sglang/later/on/new.py")
+    for name in ("sglang/later/x.py", "sglang/later/on/x.py"):
+        assert places(map_patch(files(f"new:b/{name}"), known)) == [name]
+
+
+def test_folders_are_those_above_a_file() -> None:
+    known = Known(["p/q/r/x.py", "y.py"])
+    assert known.folders == {"p", "p/q", "p/q/r"}
+    assert not known.has_folder("")
 
 
 # -- ambiguity ---------------------------------------------------------------------------------
@@ -215,6 +239,7 @@ def test_a_path_that_two_packages_hold() -> None:
     assert error.code == "path-ambiguous"
     assert sorted(error.data["candidates"]) == ["one/core/x.py", "two/core/x.py"]
     # Another file of the form decides it.
+    assert "--strip N" in (error.hint or "")
     known = ("one/core/x.py", "two/core/x.py", "two/core/z.py")
     assert places(mapped("a/core/x.py", "a/core/z.py", known=known)) == [
         "two/core/x.py",
@@ -230,12 +255,36 @@ def test_a_path_that_is_there_with_and_without_a_prefix() -> None:
     assert sorted(error.data["candidates"]) == ["lib/lib/x.py", "lib/x.py"]
 
 
+def test_of_as_many_hits_the_one_that_keeps_more_of_the_path_counts() -> None:
+    known = ("lib/lib/x.py", "lib/x.py")
+    assert places(mapped("a/lib/lib/x.py", "a/lib/lib/gone.py", known=known)) == [
+        "lib/lib/x.py",
+        "lib/lib/gone.py",
+    ]
+
+
+def test_more_hits_with_less_of_the_path_are_ambiguous() -> None:
+    known = ("p/x.py", "q/x.py", "q/y.py")
+    error = refused("a/p/x.py", "a/p/y.py", known=known)
+    assert (error.code, error.data["candidates"]) == ("path-ambiguous", ["p/x.py", "q/x.py"])
+
+
+def test_a_bare_name_at_the_top_is_the_file_there() -> None:
+    assert places(mapped("x.py", known=("x.py", "p/q/x.py"))) == ["x.py"]
+
+
+def test_bare_names_beside_others_of_their_form_are_not_looked_for() -> None:
+    """``old/x.py`` names a folder or none; the folder ``old`` it has beside ``old/y/x.py``."""
+    assert refused("old/qwen3.py", "old/y/qwen3.py").code == "path-not-found"
+
+
 def test_a_suffix_alone_is_no_match() -> None:
     """A free search by suffix matched files of unrelated projects."""
     error = refused("a/vllm/layers/communicator.py")
     assert error.code == "path-not-found"
-    assert "a/vllm/layers/communicator.py" in error.message or "b/vllm" in error.message
-    assert error.line == 1
+    assert "b/vllm/layers/communicator.py" in error.message
+    assert (error.file, error.line) == ("b/vllm/layers/communicator.py", 1)
+    assert "--strip N" in (error.hint or "")
 
 
 # -- what no wheel holds -----------------------------------------------------------------------
@@ -260,18 +309,50 @@ def test_a_suffix_alone_is_no_match() -> None:
         "a/3rdparty/amd/x.patch",
         "a/scripts/ci/run.sh",
         "a/csrc/x.cu",
+        "a/src/setup.py",
+        "a/.clang-format",
+        "a/.buildkite/pipeline.py",
     ],
 )
 def test_files_of_the_repository_alone_are_left_out_and_listed(path: str) -> None:
     mapping = mapped("a/python/sglang/srt/utils.py", path)
     assert places(mapping) == ["sglang/srt/utils.py"]
     assert mapping.left_out == (path.replace("a/", "b/", 1),)
+    for name in (path.replace("a/", "w/", 1), path.replace("a/", "", 1)):
+        assert mapped("a/python/sglang/srt/utils.py", name).left_out == (name,)
+    assert mapped("a/python/sglang/srt/utils.py", f"old:{path}").left_out == (path,)
 
 
 def test_a_folder_of_tests_inside_the_package_is_patched() -> None:
     mapping = mapped("a/python/sglang/test/runners.py", "a/python/sglang/test/new.py")
     assert places(mapping) == ["sglang/test/runners.py", "sglang/test/new.py"]
     assert places(mapped("a/test/runners.py")) == ["sglang/test/runners.py"]
+    assert places(mapped("old:a/test/runners.py")) == ["sglang/test/runners.py"]
+    beside = "a/python/sglang/srt/utils.py"
+    assert places(mapped(beside, "a/test/runners.py", "a/test/gone.py")) == [
+        "sglang/srt/utils.py",
+        "sglang/test/runners.py",
+        "sglang/test/gone.py",
+    ]
+
+
+def test_a_new_file_beside_paths_of_the_repository_follows_a_folder_of_the_package() -> None:
+    mapping = mapped("a/python/sglang/srt/utils.py", "new:b/srt/layers/new.py")
+    assert places(mapping) == ["sglang/srt/utils.py", "sglang/srt/layers/new.py"]
+
+
+def test_files_beside_the_package_are_those_that_the_wheel_holds() -> None:
+    """FlashInfer's wheel holds ``build_backend.py``, and nothing else of that kind."""
+    mapping = mapped(
+        "a/build_backend.py", "new:b/setup.py", "a/flashinfer/jit/comm.py", known=FLASHINFER
+    )
+    assert places(mapping) == ["build_backend.py", "flashinfer/jit/comm.py"]
+    assert mapping.left_out == ("b/setup.py",)
+
+
+@pytest.mark.parametrize("path", ["a", "b", "python", "src", "a/src", "vllm/.hidden/x.py"])
+def test_odd_names_are_not_left_out(path: str) -> None:
+    assert refused("a/python/sglang/srt/utils.py", f"old:{path}").code == "path-not-found"
 
 
 def test_a_file_that_is_none_of_these_is_never_left_out() -> None:
@@ -284,6 +365,8 @@ def test_a_patch_of_nothing_but_such_files() -> None:
     error = refused("a/test/x.py", "a/docs/y.md")
     assert error.code == "path-not-found"
     assert error.data["left_out"] == ["b/test/x.py", "b/docs/y.md"]
+    assert error.detail == ("left out: b/test/x.py", "left out: b/docs/y.md")
+    assert error.message == "no file of the patch is one that the distribution holds"
     assert "tests, docs or build files" in (error.hint or "")
 
 
@@ -333,7 +416,15 @@ def test_strip_that_leaves_nothing(strip: int) -> None:
     error = caught.value
     assert error.code == "path-not-found"
     assert f"at strip level {strip}" in error.message
-    assert error.line == (6 if strip == 2 else 1)
+    assert (error.line, error.file) == ((6, "b/x.py") if strip == 2 else (1, "b/y/x.py"))
+    assert "a smaller strip level" in (error.hint or "")
+
+
+def test_strip_that_leaves_one_of_two_names() -> None:
+    for names in ("x/y -> z", "z -> x/y"):
+        with pytest.raises(Refused) as caught:
+            map_stripped(files(names), 2)
+        assert caught.value.code == "path-not-found"
 
 
 @pytest.mark.parametrize(
@@ -363,6 +454,7 @@ HOSTILE = [
     "..", "../x", "x/../../y", "x/..", "./x", "x/./y", "/etc/passwd", "", "x//y", "x/", "nul\0x",
     "C:/x", "c:", "~/x", "~root/x", ".git/config", "x/.git/hooks/pre-commit", "x/.GIT/config",
     ".patchkit/state.json", "x/.PatchKit/y", "six-1.0.dist-info/RECORD", "SIX-1.0.DIST-INFO/x",
+    "x/y.pyc", "y.pyo", "x/__pycache__/y.py",
 ]  # fmt: skip
 
 
@@ -371,11 +463,16 @@ def test_hostile_paths(path: str) -> None:
     with pytest.raises(Refused) as caught:
         check_path(path)
     assert caught.value.code == "bad-path"
+    assert repr(path) in caught.value.message
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(
     "path",
-    ["x", "x/y", "...", "x/..y", "x~", ".gitignore", "git/x", "x/dist-info/y", "C", "CC:/x"],
+    [
+        *("x", "x/y", "...", "x/..y", "x~", ".gitignore", "git/x", "x/dist-info/y", "C", "CC:/x"),
+        *("x.pyi", "pycache/x"),
+    ],
 )
 def test_paths_that_are_odd_and_harmless(path: str) -> None:
     assert check_path(path) == path
@@ -394,6 +491,7 @@ def test_hostile_paths_are_refused_by_the_strip_level(path: str) -> None:
             map_stripped(files(name), 1)
         assert caught.value.code in ("bad-path", "path-not-found")
         assert caught.value.line == 1
+        assert caught.value.file in (f"a/{path}", f"b/{path}")
 
 
 @pytest.mark.parametrize("path", HOSTILE[1:7])
@@ -460,3 +558,15 @@ def test_a_backup_beside_the_file_found_by_itself(path: str) -> None:
 def test_a_name_of_which_strip_leaves_nothing() -> None:
     (file,) = map_stripped(files("version.py | ../version.py"), 1).files
     assert (file.old, file.new) == ("version.py", "version.py")
+
+
+def test_two_names_that_no_rename_joins() -> None:
+    data = f"diff --git a/p/x b/q/x\n--- a/p/x\n+++ b/q/x\n{BODY}"
+    (file,) = map_stripped(parse(data.encode(), "x").files, 2).files
+    assert (file.old, file.new) == ("x", "x")
+    with pytest.raises(Refused) as caught:
+        map_stripped(parse(data.encode(), "x").files, 1)
+    error = caught.value
+    assert (error.code, error.file, error.line) == ("two-names", "b/q/x", 1)
+    assert error.message == "two names for one file, p/x and q/x, and no rename"
+    assert "strip level" in (error.hint or "")
