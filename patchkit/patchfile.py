@@ -65,11 +65,14 @@ def parse(data: bytes, name: str, sha256: str | None = None) -> Patch:
     Raises :class:`PatchSyntaxError` with the line (from 1) of what is wrong, also where
     the bytes hold no patch at all.
     """
+    reader: _Reader | None = None
     try:
         reader = _Reader(data)
         files = reader.read()
         dep3 = dep3_fields(reader.head)
     except PatchSyntaxError as error:
+        if reader is not None:  # a quoted name does not know its line: it is in this header
+            error.at(line=reader.at + 1)
         raise error.at(patch=name) from None
     return Patch(name, sha256 or hashlib.sha256(data).hexdigest(), tuple(files), dep3)
 
@@ -279,7 +282,6 @@ class _Reader:
                 )
             return None  # prose that quotes the line, as git itself reads it
         self._note_head(start)
-        self.at = place
         diff_line = lines[start][len(b"diff --git ") :].rstrip(b"\r\n")
         names = _git_names(diff_line)
         old: str | None = names[0] if names else None
@@ -312,6 +314,7 @@ class _Reader:
             if blobs[3] and old_mode is None and change != "add":
                 old_mode = self._check_mode(int(blobs[3], 8), start)
 
+        self.at = place
         hunks: tuple[Hunk, ...] = ()
         binary = None
         line = self._peek(0)

@@ -1,0 +1,223 @@
+"""The reader at its edges: what one character, line or name more or less makes of a patch."""
+
+from __future__ import annotations
+
+import pytest
+
+from patchkit import patchfile
+from patchkit.errors import PatchSyntaxError
+from patchkit.model import FilePatch
+from patchkit.patchfile import dep3_fields, parse
+
+HUNK = "@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
+PLAIN = f"--- a/x\n+++ b/x\n{HUNK}"
+MODE = "diff --git a/x b/x\nold mode 100644\nnew mode 100755\n"
+BINARY = f"diff --git a/x b/x\nindex {'1' * 40}..{'2' * 40}\nGIT binary patch\n"
+NUL = "IcmZPo000310RR91"  # a NUL byte, deflated, in git's base 85
+
+
+def read(data: str | bytes) -> tuple[FilePatch, ...]:
+    return parse(data.encode() if isinstance(data, str) else data, "demo.patch").files
+
+
+def refused(data: str | bytes) -> PatchSyntaxError:
+    with pytest.raises(PatchSyntaxError) as caught:
+        read(data)
+    error = caught.value
+    assert error.message
+    assert error.hint
+    assert error.line is not None
+    return error
+
+
+# -- prose and the ends of what is read --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "fields"),
+    [
+        (" indented\nBug: 1\n", [("Bug", "1")]),
+        ("Bug: 1\n\tmore\n", [("Bug", "1\nmore")]),
+        ("Origin: X11 for X\n", [("Origin", "X11 for X")]),
+        ("Bug: 1\r\n---\r\nBug: 2\r\n", [("Bug", "1")]),
+        ("Bug: 1\n--- \nBug: 2\n", [("Bug", "1"), ("Bug", "2")]),
+    ],
+)
+def test_lines_of_a_dep3_header(head: str, fields: list[tuple[str, str]]) -> None:
+    assert list(dep3_fields(head.encode())) == fields
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "* one\ntwo\n*******\n",
+        "*** one\ntwo\n",
+        "*** one\n--- two\n",
+        "- one\n+++ two\n",
+        "Index: y\n--- one\ntwo\nthree\n",
+        "one\n--- two\n",
+        "@@ one\n",
+    ],
+)
+def test_prose_that_looks_like_a_header_in_part(prose: str) -> None:
+    assert len(read(MODE + prose)) == 1
+
+
+@pytest.mark.parametrize("line", ["diff -u x y", "Index: y", "=====", "=" * 67])
+def test_one_line_of_a_header_that_began(line: str) -> None:
+    error = refused(f"{MODE}{line}\n--- a/y\n")
+    assert (error.line, error.message) == (5, "the patch ends in a file header: it is cut off")
+
+
+@pytest.mark.parametrize("line", ["-- ", "--", "-- \t\nprose", "--X\nprose", "-- X\nprose"])
+def test_what_is_no_signature_is_a_line_that_no_hunk_counts(line: str) -> None:
+    error = refused(f"{PLAIN}{line}\n")
+    assert (error.line, error.message) == (7, "a line that no hunk counts")
+    assert error.detail == (f"  {line.splitlines()[0]}",)
+
+
+def test_a_hunk_that_nothing_precedes_or_follows() -> None:
+    error = refused("prose\n@@ -1,2 +1,2 @@\nprose\n")
+    assert (error.line, error.message) == (2, "a hunk without a file header before it")
+    assert refused("prose\n@@ -x\nprose\n").message.startswith("no patch in it")
+
+
+# -- what is shown -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (b"-one  ", "-one  "),
+        (b"-oneX", "-oneX"),
+        (b"-a\tb\x07\xff", "-a\tb\\x07\ufffd"),
+        (b"-" + b"x" * 119, "-" + "x" * 119),
+        (b"-" + b"x" * 120, "-" + "x" * 116 + "..."),
+    ],
+)
+def test_the_line_in_question_as_it_can_be_shown(line: bytes, shown: str) -> None:
+    assert refused(PLAIN.encode() + line + b"\n").detail == (f"  {shown}",)
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "shown"),
+    [
+        ("--- a/x\n+++ b/x\n@@ -1,3 +1 @@\n-a\nprose\n", 5, "prose"),
+        ("--- a/x\n+++ b/x\n@@ -1 +1,3 @@\n-a\n-b\n", 5, "-b"),
+        ("--- a/x\n+++ b/x\n@@ -1 +1,x @@\n-a\n+b\n", 3, "@@ -1 +1,x @@"),
+    ],
+)
+def test_broken_hunks_are_shown(data: str, line: int, shown: str) -> None:
+    error = refused(data)
+    assert (error.line, error.detail) == (line, (f"  {shown}",))
+
+
+# -- names -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("a/fooX", "a/fooX"),
+        ("Xa/foo", "Xa/foo"),
+        ('a/x" y', 'a/x" y'),
+        ('" x', '" x'),
+        ('"', '"'),
+        ("a/x\tone\ttwo", "a/x"),
+        ("a/x\f", "a/x\f"),
+        ("a/x  \tone", "a/x"),
+        ("a/x  ", "a/x"),
+        ('"a/x" 2026-01-01 00:00:00 +0000', "a/x"),
+        ('"a/x"y', '"a/x"y'),
+    ],
+)
+def test_where_the_name_in_a_header_line_ends(text: str, name: str) -> None:
+    (file,) = read(f"--- {text}\n+++ {text}\n{HUNK}")
+    assert (file.old_path, file.new_path) == (name, name)
+
+
+def test_where_the_name_in_a_header_line_of_git_ends() -> None:
+    head = "diff --git a/x b/x\n"
+    (file,) = read(f"{head}--- a/x\tone\ttwo\n+++ b/x\tone\ttwo\n{HUNK}")
+    assert (file.old_path, file.new_path) == ("a/x", "b/x")
+
+
+@pytest.mark.parametrize("name", ['"x', 'x"', '"', "x"])
+def test_a_name_that_is_quoted_on_both_sides_or_not_at_all(name: str) -> None:
+    (file,) = read(f"diff --git a/p b/z\nrename from {name}\nrename to z\n")
+    assert (file.old_path, file.new_path) == (f"a/{name}", "b/z")
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        ('diff --git a/p b/z\nrename from "a\\"\nrename to z\n', 2),
+        ('diff --git "a/\\q" "b/\\q"\nold mode 100644\nnew mode 100755\n', 2),
+        (f'--- "a/\\q"\n+++ "b/\\q"\n{HUNK}', 2),
+        (f'diff --git a/x b/x\nindex 1..2\n--- "a/\\q"\n+++ "b/\\q"\n{HUNK}', 4),
+    ],
+)
+def test_an_escape_that_git_does_not_make_has_a_line(data: str, line: int) -> None:
+    error = refused("prose\n" + data)
+    assert (error.line, error.message[:34]) == (line, "an escape that git does not make, ")
+
+
+@pytest.mark.parametrize("kind", ["rename", "copy"])
+def test_names_of_a_move_are_those_of_its_lines(kind: str) -> None:
+    head = f"diff --git a/x b/y\n{kind} from x\n{kind} to y\n"
+    (file,) = read(f"{head}--- a/x\n+++ b/y\n{HUNK}")
+    assert (file.change, file.old_path, file.new_path) == (kind, "a/x", "b/y")
+    for names in ("--- c/x\n+++ d/y\n", "--- a/x\n+++ d/y\n", "--- a/z\n+++ b/y\n"):
+        assert f"the '{kind}' lines name a/x and b/y" in refused(head + names + HUNK).message
+    assert "/dev/null in a file that is" in refused(f"{head}--- /dev/null\n+++ b/y\n{HUNK}").message
+
+
+def test_the_folder_of_a_name_counts() -> None:
+    data = f"diff --git a/p/x b/p/x\n--- a/q/x\n+++ b/q/x\n{HUNK}"
+    assert refused(data).message == "the '---' line names a/q/x, the lines before it a/p/x"
+    data = f"diff --git a/p/x b/p/x\n--- a/p/x\n+++ b/q/x\n{HUNK}"
+    assert refused(data).message == "the '+++' line names b/q/x, the lines before it b/p/x"
+    (file,) = read(f"diff --git x x\n--- x\n+++ x\n{HUNK}")
+    assert (file.old_path, file.new_path) == ("x", "x")
+
+
+@pytest.mark.parametrize("stamp", ["1970-01-01 00:00:00 +0000\t", "1970-01-01 00:00:00 +0000 "])
+def test_blanks_behind_the_epoch(stamp: str) -> None:
+    (file,) = read(f"--- a/x\t{stamp}\n+++ b/x\t2026-01-01 00:00:00 +0000\n@@ -0,0 +1 @@\n+a\n")
+    assert file.change == "add"
+
+
+# -- files without hunks -----------------------------------------------------------------------
+
+
+def test_blob_ids_that_say_that_nothing_is_missing() -> None:
+    same, other = "index 1234567..1234567 100644\n", "index 1234567..89abcde 100644\n"
+    move = "diff --git a/x b/y\nrename from x\nrename to y\n"
+    for head in (MODE, move):
+        assert len(read(head)) == 1
+        assert len(read(head + same)) == 1
+        assert "no hunk" in refused(head + other).message
+    similar = "similarity index {}%\n"
+    assert len(read(move + similar.format(100))) == 1
+    assert "no hunk" in refused(move + similar.format(99)).message
+
+
+# -- binary ------------------------------------------------------------------------------------
+
+
+def test_a_binary_patch_of_the_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = f"{BINARY}literal 1\n{NUL}\n\n"
+    monkeypatch.setattr(patchfile, "MAX_BINARY", 1)
+    (file,) = read(data)
+    assert file.binary is not None
+    assert file.binary[0].data == b"\0"
+    monkeypatch.setattr(patchfile, "MAX_BINARY", 0)
+    error = refused(data)
+    assert (error.line, error.message) == (4, "a binary patch of 1 bytes; the limit is 0")
+
+
+@pytest.mark.parametrize("line", [NUL + " ", "!", "D(((((", "D((((", "D((((,", "@", "[", "`", "{"])
+def test_damaged_lines_of_a_binary_patch(line: str) -> None:
+    line = line if line != "D(((((" else "D(((( "
+    error = refused(f"{BINARY}literal 1\n{line}\n\n")
+    assert (error.line, error.message) == (5, "a damaged line of a binary patch")
