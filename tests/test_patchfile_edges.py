@@ -82,6 +82,61 @@ def test_a_hunk_that_nothing_precedes_or_follows() -> None:
     assert refused("prose\n@@ -x\nprose\n").message.startswith("no patch in it")
 
 
+def test_a_hunk_without_a_header_beside_a_file() -> None:
+    hunk = "@@ -1 +1 @@\n-a\nprose\n"
+    assert refused(hunk + PLAIN).line == 1
+    assert len(read("@@ -1 +1 @@\nprose\n" + PLAIN)) == 1
+    error = refused(MODE + "prose\n@@ -1 +1 @@\nprose\n")
+    assert (error.line, error.message) == (5, "a hunk without a file header before it")
+
+
+@pytest.mark.parametrize(("before", "line"), [("--- a/x\n+++ b/x\n", 3), (PLAIN, 7)])
+def test_a_hunk_header_that_is_none(before: str, line: int) -> None:
+    error = refused(f"{before}@@ one\n-a\n+b\n")
+    assert (error.line, error.message) == (line, "a hunk header that is not understood")
+    assert error.detail == ("  @@ one",)
+
+
+@pytest.mark.parametrize(
+    ("behind", "shown"),
+    [("\tone\n", "\tone"), ("one\n+two\n", "one"), ("one\n two\n", "one")],
+)
+def test_a_line_that_lost_its_blank_behind_a_hunk(behind: str, shown: str) -> None:
+    error = refused(PLAIN + behind)
+    assert (error.line, error.message) == (7, "a line that no hunk counts")
+    assert error.detail == (f"  {shown}",)
+    assert "lost its leading blank" in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    "behind", ["one\n\n+two\n", "\none\n+two\n", "one\ntwo\n+three\n", "one\n\ttwo\n"]
+)
+def test_prose_behind_a_hunk(behind: str) -> None:
+    assert len(read(PLAIN + behind)) == 1
+
+
+@pytest.mark.parametrize("header", ["Content-Transfer-Encoding", "content-transfer-encoding"])
+@pytest.mark.parametrize("code", ["base64", "Quoted-Printable"])
+def test_mails_whose_text_is_encoded(header: str, code: str) -> None:
+    error = refused(f"Cc: one\n{header}: {code}\n\n{PLAIN}")
+    assert (error.line, error.message) == (2, f"a mail whose text is encoded ({code.lower()})")
+    assert "git mailinfo" in (error.hint or "")
+    assert len(read(f"Cc: one\n{header}: 8bit\n\n{PLAIN}")) == 1
+
+
+def test_a_submodule_as_git_logs_it() -> None:
+    error = refused(f"{PLAIN}\nSubmodule one 1234567..89abcde: \n  > two\n")
+    assert (error.line, error.message[:18]) == (8, "a submodule change")
+    assert len(read(f"{PLAIN}\nA Submodule one 1234567..89abcde:\n")) == 1
+
+
+def test_files_know_the_mail_that_they_stand_in() -> None:
+    mail = f"From {'1' * 40} Mon Sep 17 00:00:00 2001\nSubject: x\n\n"
+    git = f"diff --git a/x b/x\n{PLAIN}-- \n2.45.1\n\n"
+    files = read(MODE + mail + git + git + mail + PLAIN + "\n" + mail + git)
+    assert [file.part for file in files] == [0, 1, 1, 2, 3]
+
+
 # -- what is shown -----------------------------------------------------------------------------
 
 
