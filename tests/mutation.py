@@ -23,8 +23,8 @@ TESTS = {
     "plan": ["plan", "mapping"],
     "recount": ["recount"],
     "mapping": ["mapping", "plan"],
-    "patchfile": ["patchfile", "dialects", "plan", "recount"],
-    "hunks": ["hunks", "dialects", "plan"],
+    "patchfile": ["patchfile_edges", "patchfile"],
+    "hunks": ["hunks"],
 }
 _CONFIG = """
 [tool.mutmut]

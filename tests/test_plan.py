@@ -292,6 +292,7 @@ def test_a_deletion_names_every_line() -> None:
     empty = "diff --git a/x b/x\ndeleted file mode 100644\nindex e69de29..0000000\n"
     error = refused({"x": text(ABC)}, empty)
     assert error.code == "not-empty"
+    assert "removes all" in (error.hint or "")
     assert refused({"x": text("q\n")}, delete("x")).code == "hunk-not-found"
 
 
