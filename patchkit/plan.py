@@ -469,6 +469,5 @@ def _exists(path: str) -> Refused:
     return Refused(
         f"{path} is already there, and the patch would make it",
         code="file-exists",
-        file=path,
         hint="this release may hold the change already",
     )

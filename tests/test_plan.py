@@ -347,6 +347,8 @@ def test_a_copy_is_not_taken_back() -> None:
         apply({"x": text(ABC), "y": text(ABC)}, move("x", "y", "copy").encode(), reverse=True)
     assert caught.value.code == "reverse-copy"
     assert caught.value.file == "b/y"
+    assert caught.value.message.startswith("a copy cannot be taken back")
+    assert "git diff NEW OLD" in (caught.value.hint or "")
 
 
 def test_two_files_change_places() -> None:
@@ -505,6 +507,7 @@ def test_binary_patches_are_for_one_base_alone(tools: Tools) -> None:
     assert "\ndelta " in delta
     error = refused({"x": text(BYTES + b"\0")}, delta)
     assert isinstance(error, HunkError)
+    assert "git diff --binary" in (error.hint or "")
     literal = tools.git_diff(before, {"x": text(b"\0other")}, "--binary").decode()
     assert "\nliteral " in literal
     assert refused({"x": text(BYTES + b"\0")}, literal).message == error.message
@@ -621,16 +624,18 @@ def test_turned_round_twice_is_the_same() -> None:
     parts += ["diff --git a/x b/x\nold mode 100644\nnew mode 100755\n"]
     parts += [f"--- a/lao\n+++ b/tzu\n{HUNK}"]
     binary = _binary("literal", b"new", b"old", b"new").decode()
-    parts += [binary + "literal 3\n" + binary.split("\n")[4] + "\n\n"]
+    back = _binary("literal", b"old", b"new", b"old").decode()
+    parts += [binary + back.partition("GIT binary patch\n")[2]]
     for data in parts:
         (file,) = parse(data.encode(), "x").files
         file = file._replace(part=3)
-        back = reverse_file(file)
-        twice = reverse_file(back)
+        turned = reverse_file(file)
+        twice = reverse_file(turned)
         assert twice == file
-        assert (back.old_blob, back.new_blob, back.part) == (file.new_blob, file.old_blob, 3)
+        assert (turned.old_blob, turned.new_blob) == (file.new_blob, file.old_blob)
+        assert turned.part == 3
         if file.git:
-            assert (back.old_path, back.new_path) == (file.new_path, file.old_path)
+            assert (turned.old_path, turned.new_path) == (file.new_path, file.old_path)
 
 
 def test_of_two_names_of_a_plain_diff_the_same_file_is_taken_both_ways() -> None:
