@@ -273,6 +273,10 @@ def test_a_bare_name_at_the_top_is_the_file_there() -> None:
     assert places(mapped("x.py", known=("x.py", "p/q/x.py"))) == ["x.py"]
 
 
+def test_a_bare_name_may_be_old() -> None:
+    assert places(mapped("a/old", known=("p/q/old", "p/q/new"))) == ["p/q/old"]
+
+
 def test_bare_names_beside_others_of_their_form_are_not_looked_for() -> None:
     """``old/x.py`` names a folder or none; the folder ``old`` it has beside ``old/y/x.py``."""
     assert refused("old/qwen3.py", "old/y/qwen3.py").code == "path-not-found"
@@ -284,6 +288,7 @@ def test_a_suffix_alone_is_no_match() -> None:
     assert error.code == "path-not-found"
     assert "b/vllm/layers/communicator.py" in error.message
     assert (error.file, error.line) == ("b/vllm/layers/communicator.py", 1)
+    assert refused("vllm/qwen3.py").code == "path-not-found"
     assert "--strip N" in (error.hint or "")
 
 
