@@ -478,6 +478,12 @@ def _headings(lines: Sequence[bytes], place: int) -> tuple[bytes, bytes]:
     return plain, python
 
 
+def heading(lines: Sequence[bytes], place: int, path: str) -> bytes:
+    """The section heading that git gives a hunk which begins at ``place``, counted from 0."""
+    plain, python = _headings(lines, place)
+    return python if path.endswith((".py", ".pyi")) else plain
+
+
 def enclosing(lines: Sequence[bytes], place: int) -> bytes:
     """The nearest def or class line above ``place``, without its indentation."""
     return _headings(lines, place)[1]

@@ -433,7 +433,12 @@ def test_an_assertion_on_code_that_does_not_compile(lab: Lab) -> None:
     """A patch that breaks the syntax cannot be judged: refused, with the line."""
     site = lab.site()
     broken = (ALPHA[0], ALPHA[1], "    second_3 = (\n")
-    assertion = {"distribution": "acme", "file": ALPHA[0], "pattern": "second_3", "message": "m"}
+    assertion = {
+        "distribution": "acme",
+        "file": ALPHA[0],
+        "pattern": r"second_3 = \(",
+        "message": "m",
+    }
     lab.bundle("a", {"acme": lab.edit(broken)}, assert_=[assertion])
     before = site.picture()
     result = lab.run(site, "apply", "a", check=3)

@@ -31,7 +31,7 @@ PURE = {
     "assertions",
     "manifest",
     "paths",
-    *("plan", "recount", "fit"),
+    *("plan", "recount", "fit", "unified"),
 }
 
 #: What a pure module cannot import: input and output, clocks, processes, the command line.
