@@ -527,6 +527,10 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
             where_to = "end" if hunk.trailing == 0 else "start"
             message = f"the hunk's lines are there, but not at the {where_to} of the file"
             hint = "lines were added to the file there; make the patch from this file"
+        elif reason == "last-line-end":
+            whose = "patch" if window[-1].endswith(b"\n") else "file"
+            message += f"; they differ in the end of the last line alone: the {whose} has none"
+            hint = "an editor put it there or took it away; make the patch from this file"
         elif reason == "line-ends":
             message += "; they differ in line ends (CR LF) alone"
             hint = (
@@ -558,6 +562,12 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
     else:
         detail.extend(f"  expected   {_text(line)}" for line in old[:12])
         data["expected"] = [_text(line) for line in old]
+    if hunk.leading == hunk.trailing == 0 and (hunk.old_start > 1 or not hunk.old_text):
+        data["reason"] = "no-context"
+        message = "a hunk without context (diff -U0), and the file is not as its line number says"
+        if not hunk.old_text:
+            message = "a hunk that adds lines without context (diff -U0): nothing says where"
+        hint = "make the patch with context: git diff -U3"
     if _count_applied(search, hunks):
         data["half_applied"] = True
         detail.append("some other hunks of this file are already there: it is half applied")
@@ -663,8 +673,10 @@ def _difference(want: Sequence[bytes], have: Sequence[bytes]) -> str:
     if tuple(want) == tuple(have):
         return "anchor"
     if len(want) == len(have):
-        if [w.rstrip(b"\r\n") for w in want] == [h.rstrip(b"\r\n") for h in have]:
+        if [_unix(line) for line in want] == [_unix(line) for line in have]:
             return "line-ends"
+        if [w.rstrip(b"\r\n") for w in want] == [h.rstrip(b"\r\n") for h in have]:
+            return "last-line-end"
         if [b"".join(w.split()) for w in want] == [b"".join(h.split()) for h in have]:
             return "whitespace"
     return "not-found"

@@ -32,6 +32,7 @@ _IN_OLD = bytes(0 if sign in b"+\\" else 1 for sign in range(256))
 _IN_NEW = bytes(0 if sign in b"-\\" else 1 for sign in range(256))
 _SIGN, _TEXT = itemgetter(0), itemgetter(slice(1, None))  # of a line of a hunk
 _EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+_BINARY = re.compile(rb"(literal|delta) (\d{1,12})\s*\Z")
 _MODES = {0o100644, 0o100755, 0o100664, 0o120000}
 _HUNK_SIGNS = (b"+", b"-", b" ")
 _EXTENDED = re.compile(
@@ -43,8 +44,22 @@ _UNSHOWN = re.compile(
     rb"Binary files .* differ|Files (?=.* and ).* differ|Binary file .* has changed"
     rb"|Cannot display: file marked as a binary type\."
 )
+_COLOURED = re.compile(rb"(?:\x1b\[[0-9;]*m)+(?:diff |--- |\+\+\+ |@@ -)")
 _SUBMODULE = re.compile(rb"Submodule .* [0-9a-f]{7,64}\.{2,3}[0-9a-f]{7,64}(?: \(.*\))?:?")
-_PART = re.compile(rb"(?:From|commit) [0-9a-f]{40}(?:[0-9a-f]{24})?\b")
+# The first line of a mail in a mailbox, of a commit in git log, hg export, hg log, jj show.
+_PART = re.compile(
+    rb"From (?:[0-9a-f]{40}|\S+ .*\d\d:\d\d(?::\d\d)? .*\d{4})\b|commit [0-9a-f]{7,64}\b"
+    rb"|# HG changeset patch\s*\Z|changeset: +\d+:[0-9a-f]{12}|Commit ID: [0-9a-f]{40}"
+)
+# git log --oneline: it stands right before its diff.
+_ONELINE = re.compile(rb"[0-9a-f]{7,64} \S")
+#: A header line of a mail, or its continuation, that names what stands between its parts.
+MIME_BOUNDARY = re.compile(rb'(?i)(?:Content-Type:.*;)?\s+boundary=(?:"([^"\r\n]+)"|([^"\s;]+))')
+_STAMP = re.compile(
+    rb"(.*)[\t ](?:\d\d)?\d\d-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d+)?)?(?: [+-]\d\d:?\d\d)?",
+    re.DOTALL,
+)
+_LOOSE_STAMP = re.compile(rb"(.*?) +\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d.*", re.DOTALL)
 _ENCODED = re.compile(rb"(?i)Content-Transfer-Encoding:\s*(quoted-printable|base64)\s*\Z")
 _HTML = re.compile(
     rb"(?is)\s*(?:(?:<\?xml[^>]*>|<!--(?:(?!-->).)*-->)\s*)*<(?:!doctype html|html|head|body)\b"
@@ -55,6 +70,29 @@ _PACKED = (
     (b"\xfd7zXZ", "xz", "unxz"),
     (b"\x28\xb5\x2f\xfd", "zstd", "unzstd"),
     (b"PK\x03\x04", "zip", "unzip"),
+)
+# What looks like a patch to a person and is none: pattern, message, hint.
+_NO_PATCH = (
+    (
+        re.compile(rb"(?m)^\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?$\n[<>] "),
+        "a normal diff is not read",
+        "make a unified one: diff -u",
+    ),
+    (
+        re.compile(rb"(?m)^\d+(?:,\d+)?[acd]\r?$(?s:.*)^\.\r?$|\A(?:\d+(?:,\d+)?d\r?\n)+\Z"),
+        "an ed script is not read",
+        "make a unified one: diff -u",
+    ),
+    (
+        re.compile(rb"(?m)^(?P<mark>[>|#*\t /]+)(?:diff --git |--- .*\n(?P=mark)\+\+\+ )"),
+        "the patch is quoted or indented: its lines do not begin where those of a patch do",
+        "take what stands before each line away, or fetch the patch again",
+    ),
+    (
+        re.compile(rb"(?m)^(?::\d{6} \d{6} [0-9a-f]+|[AMD]\t\S|.* \| +\d+ [+-]+\r?$)"),
+        "a list of the files that changed, without how",
+        "make it with git diff alone, without --stat, --raw or --name-status",
+    ),
 )
 MAX_BINARY = 256 * 1024 * 1024
 
@@ -75,6 +113,13 @@ def parse(data: bytes, name: str, sha256: str | None = None) -> Patch:
             error.at(line=reader.at + 1)
         raise error.at(patch=name) from None
     return Patch(name, sha256 or hashlib.sha256(data).hexdigest(), tuple(files), dep3)
+
+
+def marks(boundary: re.Match[bytes]) -> tuple[bytes, bytes]:
+    """The lines before and behind the parts of a mail (RFC 2046, 5.1.1), of a match of
+    :data:`MIME_BOUNDARY`."""
+    mark = b"--" + (boundary[1] or boundary[2])
+    return mark, mark + b"--"
 
 
 def dep3_fields(head: bytes) -> tuple[tuple[str, str], ...]:
@@ -129,6 +174,8 @@ class _Reader:
         self._has_head = False
         self._has_index = False
         self._part = 0
+        # The lines that may stand between the parts of a MIME mail.
+        self._boundaries: set[bytes] = set()
 
     def read(self) -> list[FilePatch]:
         files: list[FilePatch] = []
@@ -158,7 +205,14 @@ class _Reader:
                     hint="make it against one parent: git show -m --first-parent COMMIT",
                 )
             elif first == b"@" and behind_hunk and line.startswith(b"@@"):
-                raise _bad_hunk_header(self.at, line)
+                if not _HUNK.match(line):
+                    raise _bad_hunk_header(self.at, line)
+                raise PatchSyntaxError(
+                    "a blank line between two hunks of a file: it is a line that no hunk counts",
+                    line=self.at,
+                    hint="take it out, or put a blank into it if it is context of the hunk above"
+                    " (patchkit lint --fix then counts that one anew)",
+                )
             elif (
                 first == b"@" and (files or self._peek(1)[:1] in _HUNK_SIGNS) and _HUNK.match(line)
             ):
@@ -175,8 +229,21 @@ class _Reader:
                     line=self.at + 1,
                     hint="make a unified one: diff -u, or git diff",
                 )
+            elif first == b"G" and self._starts_binary():
+                raise PatchSyntaxError(
+                    "a binary patch without a 'diff --git' line before it",
+                    line=self.at + 1,
+                    hint="the lines that name its file are missing; fetch the patch again",
+                )
             elif first in b"BCF" and _UNSHOWN.fullmatch(line.rstrip()):
                 raise self._binary_differ()
+            elif first == b"\x1b" and _COLOURED.match(line):
+                raise PatchSyntaxError(
+                    "the patch is coloured for a terminal",
+                    line=self.at + 1,
+                    hint="make it with git diff --no-color",
+                    detail=(f"  {_show(line)}",),
+                )
             elif first == b"S" and _SUBMODULE.fullmatch(line.rstrip()):
                 raise _submodule(self.at + 1)
             elif first in b"Cc" and (encoded := _ENCODED.match(line)):
@@ -185,6 +252,8 @@ class _Reader:
                     line=self.at + 1,
                     hint="decode it, each mail by itself: git mailinfo /dev/null OUT.patch < MAIL",
                 )
+            elif line.rstrip() in self._boundaries:
+                behind_hunk, odd = False, None
             elif behind_hunk and first in (b"+", b"-", b" ") and not self._is_signature():
                 raise PatchSyntaxError(
                     "a line that no hunk counts",
@@ -202,8 +271,12 @@ class _Reader:
                     hint="a context line that lost its leading blank? Nothing may be dropped",
                     detail=(f"  {_show(lines[self.at if odd is None else odd])}",),
                 )
-            if _PART.match(line):
+            if _PART.match(line) or (
+                self._peek(1).startswith(b"diff --git ") and _ONELINE.match(line)
+            ):
                 self._part += 1
+            elif boundary := MIME_BOUNDARY.match(line):
+                self._boundaries.update(marks(boundary))
             if line.strip():
                 directly = behind_hunk and bool(lines[self.at - 1].strip())
                 odd = self.at if directly and not self._is_signature() else None
@@ -234,6 +307,13 @@ class _Reader:
             and self._peek(2).startswith(b"*******")
         )
 
+    def _starts_binary(self) -> bool:
+        return (
+            self._peek(0).rstrip() == b"GIT binary patch"
+            and _BINARY.match(self._peek(1)) is not None
+            and _base85_length(self._peek(2).rstrip(b"\r\n")) > 0
+        )
+
     def _is_cut_header(self) -> bool:
         """``---`` and ``+++`` as the last lines; ``---`` alone where a header began."""
         if not self._peek(0).startswith(b"--- ") or self._peek(2):
@@ -262,7 +342,7 @@ class _Reader:
         header: dict[bytes, bytes] = {}
         place = start + 1
         while found := _EXTENDED.match(lines[place]):
-            if found[1] in header:
+            if header.get(found[1], found[2]) != found[2]:
                 raise PatchSyntaxError(
                     f"the header line '{found[1].decode()}' stands twice", line=place + 1
                 )
@@ -270,7 +350,8 @@ class _Reader:
             place += 1
         line = lines[place]
         has_names = line.startswith(b"--- ") and lines[place + 1].startswith(b"+++ ")
-        bare = line.startswith((b"@@ -", b"Binary files "))  # names stand in the diff line
+        # Names stand in the diff line.
+        bare = line.startswith((b"@@ -", b"Binary files ")) or line.rstrip() == b"GIT binary patch"
         if not bare and not lines[place + 1] and not lines.are_whole:
             raise PatchSyntaxError(
                 "the patch ends inside a file header: it is cut off", line=start + 1
@@ -326,6 +407,8 @@ class _Reader:
                 raise PatchSyntaxError("a file header without a name", line=header_line)
             self.at += 2
             hunks = self._hunks()
+            if not hunks and self._peek(0).startswith(b"@@"):
+                raise _bad_hunk_header(self.at, self._peek(0))
             if not hunks:
                 raise PatchSyntaxError(
                     "a file header without a hunk: the patch is cut off", line=header_line
@@ -423,9 +506,12 @@ class _Reader:
             both = b"old mode" in header and b"new mode" in header
             whole = both and (old_blob is None or old_blob == new_blob)
         if not whole:
+            options = "without --binary"
+            if change == "delete":
+                options += ", or with --irreversible-delete"
             raise PatchSyntaxError(
                 "a file header that announces a change, and no hunk: the patch is cut off,"
-                " or it was made without --binary",
+                f" or it was made {options}",
                 line=start + 1,
             )
 
@@ -520,8 +606,8 @@ class _Reader:
         trailing = len(plain) - len(plain.rstrip(b" \n\r"))
         if leading == len(plain):
             raise PatchSyntaxError("a hunk that changes nothing", line=start + 1)
-        if (old and old_start == 0) or (new and new_start == 0):
-            raise PatchSyntaxError("a hunk with lines that begins at line 0", line=start + 1)
+        # Lines begin at 1; some makers count from 0, and git and GNU patch take it for 1.
+        old_start, new_start = max(old_start, bool(old)), max(new_start, bool(new))
         if not behind and not lines.are_whole and signs[-1] != 92:
             # The last line of the file lost its own line end; git and GNU patch take it
             # for a line with one, a cut inside the line looks the same.
@@ -594,7 +680,7 @@ class _Reader:
         import base64
         import zlib
 
-        match = re.match(rb"(literal|delta) (\d{1,12})\s*\Z", self._peek(0))
+        match = _BINARY.match(self._peek(0))
         if not match:
             return None
         start = self.at
@@ -607,13 +693,12 @@ class _Reader:
         packed = bytearray()
         while self._peek(0).strip():
             line = self._peek(0).rstrip(b"\r\n")
-            code = line[0]
-            length = code - 64 if 65 <= code <= 90 else code - 70 if 97 <= code <= 122 else 0
+            length = _base85_length(line)
             try:
                 chunk = base64.b85decode(line[1:])
             except ValueError:
                 chunk = b""
-            if not length or len(line) - 1 != (length + 3) // 4 * 5 or len(chunk) < length:
+            if not length or len(chunk) < length:
                 raise PatchSyntaxError("a damaged line of a binary patch", line=self.at + 1)
             packed += chunk[:length]
             self.at += 1
@@ -642,7 +727,8 @@ class _Reader:
         return PatchSyntaxError(
             "a hunk without a file header before it",
             line=line,
-            hint="a '--- name' and a '+++ name' line must stand right before its first '@@'",
+            hint="a '--- name' and a '+++ name' line must stand right before the first '@@' of a"
+            " file, and nothing between its hunks",
         )
 
     def _no_patch(self) -> PatchSyntaxError:
@@ -650,13 +736,13 @@ class _Reader:
         for number, line in enumerate(lines, 1):
             if line.startswith(b"@@ -") and _HUNK.match(line):
                 return self._orphan_hunk(number)
-        text = b"".join(lines[:40]).lstrip()
-        if not text:
+        text = b"".join(lines[:200])[:20_000].lstrip(b"\r\n")
+        if not text.strip():
             return PatchSyntaxError("the patch is empty", line=1)
-        if re.search(rb"(?m)^\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?$\n[<>] ", text):
-            return PatchSyntaxError(
-                "a normal diff is not read", line=1, hint="make a unified one: diff -u"
-            )
+        for pattern, message, hint in _NO_PATCH:
+            found = pattern.search(text)
+            if found:
+                return PatchSyntaxError(message, line=1, hint=hint)
         return PatchSyntaxError(
             "no patch in it: no '---' and '+++' lines with a hunk, no 'diff --git'", line=1
         )
@@ -780,8 +866,7 @@ def _walk(piece: list[bytes], place: int, old_left: int, new_left: int, header: 
                 f"a line inside a hunk that begins with none of ' ', '+', '-': {old_left}"
                 f" old and {new_left} new lines are still missing",
                 line=place + number + 1,
-                hint="the counts in the '@@' line are too high (patchkit lint --fix counts them"
-                " anew), or a mailer wrapped a line",
+                hint=_why_no_sign(line),
                 detail=(f"  {_show(line)}",),
             )
         if old_left < 0 or new_left < 0:
@@ -823,6 +908,14 @@ def _cut_newlines(old: bytes, new: bytes, signs: bytes, start: int) -> tuple[byt
     return old, new
 
 
+def _base85_length(line: bytes) -> int:
+    """How many bytes a line of a binary patch says that it holds (``diff.c``,
+    emit_binary_diff_body); 0 where it is not as long as that takes."""
+    code = line[0] if line else 0
+    length = code - 64 if 65 <= code <= 90 else code - 70 if 97 <= code <= 122 else 0
+    return length if len(line) - 1 == (length + 3) // 4 * 5 else 0
+
+
 # -- names ------------------------------------------------------------------------------
 
 
@@ -834,6 +927,20 @@ def _submodule(line: int) -> PatchSyntaxError:
     )
 
 
+def _why_no_sign(line: bytes) -> str:
+    """What to try where a line inside a hunk has no sign."""
+    if re.search(rb"\[-.*-\]|\{\+.*\+\}", line):
+        return "it looks like git diff --word-diff: make the patch anew without that option"
+    if line[:1] in b"<>!.#":
+        return "other signs than ' ', '+', '-'? make the patch anew without --output-indicator-…"
+    if line[:1] == b"\t":
+        return "a context line that lost its leading blank? fetch the patch again"
+    return (
+        "the counts in the '@@' line are too high (patchkit lint --fix counts them anew), or a"
+        " mailer wrapped a line"
+    )
+
+
 def _bad_hunk_header(place: int, line: bytes) -> PatchSyntaxError:
     return PatchSyntaxError(
         "a hunk header that is not understood", line=place + 1, detail=(f"  {_show(line)}",)
@@ -841,21 +948,32 @@ def _bad_hunk_header(place: int, line: bytes) -> PatchSyntaxError:
 
 
 def _header_name(line: bytes, *, git: bool = False) -> str | None:
-    """The name in a ``---`` or ``+++`` line; None for ``/dev/null``.  git ends it at a tab
-    alone; others put blanks and a time behind it."""
+    """The name in a ``---`` or ``+++`` line; None for ``/dev/null``.  In git's dialect it
+    ends at a tab; others put a time behind it."""
     text = line[4:].rstrip(b"\r\n")
     end = _quote_end(text) if text.startswith(b'"') else 0
     if end and text[end : end + 1] in (b"", b"\t", b" "):
         name = _unquote(text[:end])
-    elif git:
-        name = _decoded(text.split(b"\t", 1)[0])
-    else:
-        name = _decoded(text.split(b"\t", 1)[0].rstrip(b" "))
-        # GNU diff before 2.7 and others put a time behind blanks.
-        stamped = " " in name and re.fullmatch(r"(.*?) +\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d.*", name)
-        if stamped:
-            name = stamped[1]
-    return None if name == "/dev/null" else name
+        return None if name == "/dev/null" else name
+    if text[:9] == b"/dev/null" and not text[9:10].strip():
+        return None
+    return _decoded(text.split(b"\t", 1)[0] if git else _split_stamp(text)[0])
+
+
+def _split_stamp(text: bytes) -> tuple[bytes, bytes]:
+    """The name in a plain header, and what stands behind a tab: a time as git knows it
+    (``apply.c``, diff_timestamp_len), which may follow a name with tabs, or anything."""
+    stamped = _STAMP.fullmatch(text)
+    if stamped:
+        if text[stamped.end(1)] == 32:
+            return stamped[1].rstrip(b" "), b""
+        return stamped[1], text[stamped.end(1) + 1 :]
+    name, tab, stamp = text.partition(b"\t")
+    if tab:
+        return name, stamp
+    # Other forms of time, behind blanks.
+    loose = _LOOSE_STAMP.fullmatch(name)
+    return loose[1] if loose else name.rstrip(b" "), b""
 
 
 def _git_names(text: bytes) -> tuple[str, str] | None:
@@ -871,14 +989,26 @@ def _git_names(text: bytes) -> tuple[str, str] | None:
     parts = text.split(b" ")
     if len(parts) == 2:
         return _decoded(parts[0]), _decoded(parts[1])
-    # Blanks inside: the halves must be equal behind their first part.
-    for cut in range(1, len(parts)):
-        first, second = b" ".join(parts[:cut]), b" ".join(parts[cut:])
-        if first == second or (
-            b"/" in first and b"/" in second and first.split(b"/", 1)[1] == second.split(b"/", 1)[1]
-        ):
-            return _decoded(first), _decoded(second)
-    return None
+    # Blanks inside: the halves must be equal behind their prefixes, of as few parts as can be.
+    halves = [(b" ".join(parts[:cut]), b" ".join(parts[cut:])) for cut in range(1, len(parts))]
+    found = [
+        (depth, cut)
+        for cut, half in enumerate(halves)
+        if (depth := _prefix_depth(*half)) is not None
+    ]
+    if not found:
+        return None
+    first, second = halves[min(found)[1]]
+    return _decoded(first), _decoded(second)
+
+
+def _prefix_depth(first: bytes, second: bytes) -> int | None:
+    """How many leading parts two names of one file do not share; None where they share no
+    tail, or one is deeper than the other."""
+    old, new = first.split(b"/"), second.split(b"/")
+    if len(old) != len(new) or old[-1] != new[-1]:
+        return None
+    return max((n + 1 for n in range(len(old)) if old[n] != new[n]), default=0)
 
 
 def _quote_end(text: bytes) -> int:
@@ -947,7 +1077,8 @@ def _tail_is(header: str, name: str | None) -> bool:
 
 
 def _tail(path: str) -> str:
-    return path.split("/", 1)[-1]
+    """The path behind its first part; runs of slashes count as one."""
+    return re.sub("//+", "/", path).split("/", 1)[-1]
 
 
 def _base(path: str | None) -> str:
@@ -956,8 +1087,7 @@ def _base(path: str | None) -> str:
 
 def _epoch(line: bytes) -> bool:
     """Whether a header line's time is the epoch, which GNU diff -N writes for "absent"."""
-    stamp = line.rstrip(b"\r\n").split(b"\t", 1)
-    match = _EPOCH.match(stamp[1]) if len(stamp) == 2 else None
+    match = _EPOCH.match(_split_stamp(line.rstrip(b"\r\n"))[1])
     if not match:
         return False
     seconds = int(match[1]) * 3600 + int(match[2]) * 60

@@ -204,7 +204,8 @@ class _Series:
         assert file is not None
         _check_kind(file, patch)
         if patch.hunks:
-            exact = any(hunk.leading == 0 for hunk in patch.hunks) and _is_base(file, patch)
+            bare = any(not (hunk.leading and hunk.trailing) for hunk in patch.hunks)
+            exact = bare and _is_base(file, patch)
             c = mapped.path.endswith(C_SOURCES)
             file.data, placements = patch_text(
                 file.data, patch.hunks, exact=exact, c=c, own_ends=step.eol
@@ -224,6 +225,8 @@ class _Series:
         else:
             assert mapped.new is not None
             _set_mode(file, patch)
+            if file.kind == "symlink" and (not file.data or b"\0" in file.data):
+                raise Refused("a symlink without a target that can be one", code="kind", hint=_KIND)
             if patch.change == "rename" and mapped.old is not None and mapped.old not in written:
                 self._put((root, mapped.old), None)
             self._put((root, mapped.new), file)
@@ -354,7 +357,9 @@ def _sha256(data: bytes) -> str:
 
 def _blob_id(data: bytes) -> str:
     """git's name of a blob (SHA-1 of "blob SIZE NUL" and the bytes)."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    digest = hashlib.sha1(b"blob %d\0" % len(data), usedforsecurity=False)
+    digest.update(data)
+    return digest.hexdigest()
 
 
 # The largest result of a delta, in bytes; the reader's limit for a literal.

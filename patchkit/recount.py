@@ -8,17 +8,19 @@ stands between the hunks is left alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from .model import split
+from .patchfile import MIME_BOUNDARY, marks
 
 _HEADER = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 class Recounted(NamedTuple):
     """One header: its line (from 1), what it says, and what its body has; ``unclear`` says
-    that the body could end in more than one place, so that it was left as it is."""
+    that the body could end in more than one place, changes nothing, or is cut off inside its
+    last line, so that it was left as it is."""
 
     line: int
     before: str
@@ -37,6 +39,9 @@ def recount(data: bytes) -> tuple[bytes, list[Recounted]]:
     [Recounted(line=3, before='-1,9 +1', after='-1,1 +1,1', unclear=False)]
     """
     lines = split(data)
+    boundaries = frozenset(
+        mark for line in lines if (named := MIME_BOUNDARY.match(line)) for mark in marks(named)
+    )
     found: list[Recounted] = []
     at = 0
     while at < len(lines):
@@ -45,7 +50,7 @@ def recount(data: bytes) -> tuple[bytes, list[Recounted]]:
             at += 1
             continue
         while header is not None:
-            end = _end_of_body(lines, at + 1)
+            end = _end_of_body(lines, at + 1, boundaries)
             one = _counted(lines, at, end, header)
             if one is not None:
                 found.append(one)
@@ -61,7 +66,7 @@ def _follows_a_file_header(lines: Sequence[bytes], at: int) -> bool:
     return at >= 2 and lines[at - 2].startswith(b"--- ") and lines[at - 1].startswith(b"+++ ")
 
 
-def _end_of_body(lines: Sequence[bytes], at: int) -> int:
+def _end_of_body(lines: Sequence[bytes], at: int, boundaries: Container[bytes]) -> int:
     """The line behind the last one that can belong to a hunk."""
     while at < len(lines):
         line = lines[at]
@@ -70,6 +75,8 @@ def _end_of_body(lines: Sequence[bytes], at: int) -> int:
         if line.startswith(b"--- ") and _starts_file(lines, at):
             break
         if line.rstrip(b"\r\n") in (b"-- ", b"--") and _is_signature(lines, at):
+            break
+        if line.rstrip() in boundaries:
             break
         at += 1
     return at
@@ -89,6 +96,9 @@ def _counted(
     lines: Sequence[bytes], at: int, end: int, header: re.Match[bytes]
 ) -> Recounted | None:
     stated = tuple(1 if header[n] is None else int(header[n]) for n in (2, 4))
+    body = lines[at + 1 : end]
+    changed = any(line[:1] in (b"+", b"-") for line in body)
+    cut = not body or (body[-1][-1:] != b"\n" and body[-1][:1] != b"\\")
     last = end
     while last > at + 1 and not lines[last - 1].strip(b"\r\n"):
         last -= 1
@@ -101,7 +111,7 @@ def _counted(
     old, new = chosen[0] if chosen else readings[0]
     before = header[0][3:-3].decode()
     after = f"-{int(header[1])},{old} +{int(header[3])},{new}"
-    return Recounted(at + 1, before, after, unclear=len(chosen) != 1)
+    return Recounted(at + 1, before, after, unclear=len(chosen) != 1 or cut or not changed)
 
 
 def _counts(body: Sequence[bytes]) -> tuple[int, int]:

@@ -252,12 +252,12 @@ def test_mails_as_git_writes_them(git: Git, tmp_path: Path) -> None:
         write_tree(state, folder)
         git(folder, "add", "-A")
         git(folder, "commit", "-qm", f"{number}: {MESSAGE}")
-    for options in ((), ("--attach",), ("--no-stat",), ("--full-index", "--binary")):
+    for options in (
+        *((), ("--attach",), ("--inline=a mark",), ("--no-stat",), ("--full-index", "--binary")),
+        *(("--zero-commit", "--no-signature"), ("--signature=not git",), ("--base=HEAD~3",)),
+    ):
         mails = git(folder, "format-patch", "--stdout", *options, "HEAD~3").encode()
         assert mails.count(b"\nSubject: ") == 3
-        if options == ("--attach",):
-            right_or_refused(states[0], mails, states[-1])
-            continue
         assert apply(states[0], mails) == states[-1]
         assert apply(states[-1], mails, reverse=True) == states[0]
 
@@ -278,6 +278,47 @@ def test_mails_that_build_on_each_other(word: str, body: str) -> None:
     moved = text("a\nBB\nc\n" if body else ABC_NEW)
     after: Tree = {"y": moved} if word == "rename" else {"x": text(ABC_NEW), "y": moved}
     right_or_refused({"x": text(ABC)}, mails, after)
+
+
+#: id: what begins a commit, mail or changeset, as the tool writes it.
+STARTS: dict[str, str] = {
+    "mailbox": "From list@example.org Thu Jan  1 03:04:05 2026\nSubject: x\n\n---\n",
+    "git log": f"commit {'1' * 40}\nAuthor: A <a@b>\n\n    words\n\n",
+    "git log, SHA-256": f"commit {'1' * 64}\nAuthor: A <a@b>\n\n    words\n\n",
+    "git log, short": "commit 1234567 (HEAD -> main)\nAuthor: A <a@b>\n\n    words\n\n",
+    "git log, one line": "1234567 (HEAD -> main) words\n",
+    "hg export": "# HG changeset patch\n# User A\n# Date 0 0\n# Node ID 12\nwords\n\n",
+    "hg log": "changeset:   2:123456789abc\nuser:        A\nsummary:     words\n\n",
+    "jj show": f"Commit ID: {'1' * 40}\nChange ID: {'k' * 32}\n\n    words\n\n",
+}
+
+
+@pytest.mark.parametrize("body", ["", HUNK.replace("b", "B").replace("+B", "+BB")])
+@pytest.mark.parametrize("name", STARTS)
+def test_commits_that_build_on_each_other(name: str, body: str) -> None:
+    """A rename takes what the commit before left; within one commit, what was there first."""
+    names = f"--- a/x\n+++ b/y\n{body}" if body else ""
+    move = f"diff --git a/x b/y\nsimilarity index 90%\nrename from x\nrename to y\n{names}"
+    patch = STARTS[name] + git_form("x") + "\n" + STARTS[name]
+    patch += move if body else move.replace("90%", "100%")
+    after = text("a\nBB\nc\n" if body else ABC_NEW)
+    assert apply({"x": text(ABC)}, patch.encode()) == {"y": after}
+    assert apply({"y": after}, patch.encode(), reverse=True) == {"x": text(ABC)}
+
+
+@pytest.mark.parametrize("mark", ["--=_1", "------------2.39.5", "=-x", "with a blank"])
+def test_the_boundaries_of_a_mail_are_no_lines_of_a_hunk(mark: str) -> None:
+    """Those that a header of the mail names, and no others."""
+    part = "Content-Type: text/x-patch; name=x.patch\n\n"
+    mails = mail(
+        f"--{mark}\n{part}{git_form('x')}--{mark}\n{part}{git_form('y')}\n--{mark}--\n\n",
+        f'Content-Type: multipart/mixed;\n\tboundary="{mark}"',
+    )
+    before, after = {"x": text(ABC), "y": text(ABC)}, {"x": text(ABC_NEW), "y": text(ABC_NEW)}
+    assert apply(before, mails.encode()) == after
+    for other in (f"--{mark}x\n", f"-{mark}\n", f"--{mark}--x\n"):
+        error = refusal(before, mails.replace(f"--{mark}\n{part}diff --git a/y", other + "y"))
+        assert error.message == "a line that no hunk counts"
 
 
 @pytest.mark.parametrize("signature", ["-- \n2.45.1\n\n", "--\nA U Thor\n", "-- \r\n2.45.1\r\n"])
@@ -827,7 +868,58 @@ def test_stamps_behind_the_name(name: str, path: str, tools: Tools) -> None:
         assert gnu_patch(tools, before, patch) == after
 
 
-@pytest.mark.parametrize("stamp", ["", "\tThu Jan 01 00:00:00 1970 +0000", "\t(nonexistent)"])
+TIMES = [
+    *("\t2026-01-02", "\t26-01-02", "\t2026-01-02 03:04:05", "\t2026-01-02 03:04:05.678901234"),
+    *("\t2026-01-02 03:04:05 +0100", "\t2026-01-02 03:04:05.6 -01:30", "\t2026-01-02 +0100"),
+]
+
+
+@pytest.mark.parametrize("stamp", TIMES)
+@pytest.mark.parametrize("path", ["ta\tb", "\t", "x 2026-01-02\ty", "trail \t ", "x"])
+def test_a_time_behind_a_name_with_tabs(path: str, stamp: str, tools: Tools) -> None:
+    """git's rule: the time alone is taken off; behind blanks, where no tab is."""
+    patch = f"--- a/{path}{stamp}\n+++ b/{path}{stamp}\n{HUNK}".encode()
+    before, after = {path: text(ABC), "ta": text(ABC)}, {path: text(ABC_NEW), "ta": text(ABC)}
+    assert apply(before, patch) == tools.git_apply(before, patch) == after
+    assert apply(after, patch, reverse=True) == before
+    blanks = patch.replace(stamp.encode(), b"  " + stamp[1:].encode())
+    if not path.endswith(" "):
+        assert apply(before, blanks) == tools.git_apply(before, blanks) == after
+    new = f"--- a/{path}\t1970-01-01 00:00:00 +0000\n+++ b/{path}{stamp}\n@@ -0,0 +1 @@\n+a\n"
+    assert apply({}, new.encode()) == tools.git_apply({}, new.encode()) == {path: text("a\n")}
+    assert apply({path: text("a\n")}, new.encode(), reverse=True) == {}
+
+
+def test_without_a_time_a_name_ends_at_its_first_tab(tools: Tools) -> None:
+    for behind in ("", "\t", "\tfoo", "\t2026-01-02 03:04", "\t2026-1-2", "\t(2026-01-02)"):
+        patch = f"--- a/ta\tb{behind}\n+++ b/ta\tb{behind}\n{HUNK}".encode()
+        before = {"ta": text(ABC), "ta\tb": text(ABC)}
+        after = {"ta": text(ABC_NEW), "ta\tb": text(ABC)}
+        assert apply(before, patch) == tools.git_apply(before, patch) == after
+
+
+def test_lines_counted_from_zero(tools: Tools) -> None:
+    """Some makers do; git and GNU patch take line 0 for line 1."""
+    before, after = {"x": text("a\nb\n")}, {"x": text("a\nB\n")}
+    for starts in ("-0,2 +0,2", "-0,2 +1,2", "-1,2 +0,2"):
+        patch = plain("x", f"@@ {starts} @@\n a\n-b\n+B\n").encode()
+        assert apply(before, patch) == tools.git_apply(before, patch) == after
+        assert apply(after, patch, reverse=True) == before
+        refusal({"x": text("new\na\nb\n")}, patch)
+        if GNU_PATCH:
+            assert gnu_patch(tools, before, patch) == after
+
+
+def test_a_header_line_that_stands_twice_and_says_the_same(tools: Tools) -> None:
+    patch = git_form("x").replace("index 1", "index 1234567..89abcde 100644\nindex 1").encode()
+    before, after = {"x": text(ABC)}, {"x": text(ABC_NEW)}
+    assert apply(before, patch) == tools.git_apply(before, patch) == after
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    ["", "\tThu Jan 01 00:00:00 1970 +0000", "\t(nonexistent)", " 2026-01-02 03:04:05", " "],
+)
 def test_dev_null_with_and_without_a_stamp(stamp: str, tools: Tools) -> None:
     """Mercurial and Subversion put one behind it."""
     now = "\tFri Jan 02 03:04:05 2026 +0000" if stamp else ""
@@ -1292,7 +1384,20 @@ NO_PATCH: dict[str, tuple[str | bytes, str]] = {
     "pointer of git-lfs": (
         "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n", "no patch"
     ),
-    "diffstat alone": (" x | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n", "no patch"),
+    "diffstat alone": (" x | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n", "--stat"),
+    "raw": (":100644 100644 1234567 89abcde M\tx\n", "--raw"),
+    "names and status": ("M\tx\nA\ty\n", "--name-status"),
+    "answer to a mail": ("".join(f"> {row}\n" for row in GOOD.splitlines()), "quoted"),
+    "indented": ("".join(f"    {row}\n" for row in plain("x").splitlines()), "indented"),
+    "git log --graph": ("".join(f"| {row}\n" for row in GOOD.splitlines()), "quoted"),
+    "word diff": (
+        GOOD.replace(" a\n-b\n+B\n c\n", "[-a-]{+A+}\nb\nc\n"), "--word-diff",
+    ),
+    "other indicators": (GOOD.replace("+B", ">B"), "--output-indicator"),
+    "deletion without the lines": (
+        "diff --git a/x b/x\ndeleted file mode 100644\nindex de98044..0000000\n",
+        "--irreversible-delete",
+    ),
     "gzip": (gzip.compress(GOOD.encode()), "gzip"),
     "bzip2": (bz2.compress(GOOD.encode()), "bzip2"),
     "xz": (lzma.compress(GOOD.encode()), "xz"),
@@ -1304,14 +1409,26 @@ NO_PATCH: dict[str, tuple[str | bytes, str]] = {
     "context diff": (CONTEXT_DIFF, "context diff"),
     "normal diff": ("2c2\n< b\n---\n> B\n", "normal diff"),
     "normal diff of folders": ("diff -r a/x b/x\n2c2\n< b\n---\n> B\n", "normal diff"),
-    "ed script": ("2c\nB\n.\n", "no patch"),
+    "ed script": ("2c\nB\n.\n", "ed script"),
+    "ed script that takes out alone": ("5,6d\n2d\n", "ed script"),
     "side by side": ("a\t\t\ta\nb\t\t      |\tB\nc\t\t\tc\n", "no patch"),
     "combined": (COMBINED, "combined"),
     "combined behind a good one": (
         git_form("y") + COMBINED.replace("--cc", "--combined"), "combined"
     ),
     "coloured": (
-        "".join(f"\x1b[1m{row}\x1b[m\n" for row in GOOD.splitlines()), "",
+        "".join(f"\x1b[1m{row}\x1b[m\n" for row in GOOD.splitlines()), "--no-color",
+    ),
+    "coloured, behind a good one": (
+        git_form("y") + "".join(f"\x1b[1m\x1b[36m{row}\x1b[m\n" for row in GOOD.splitlines()),
+        "--no-color",
+    ),
+    "binary data without the lines above": (
+        git_form("x") + "GIT binary patch\nliteral 1\nIc${MZ000310RR91\n\n", "binary",
+    ),
+    "binary data without its index line": (
+        "diff --git a/x b/x\nGIT binary patch\nliteral 1\nIc${MZ000310RR91\n\n" + git_form("y"),
+        "binary",
     ),
     "quoted-printable mail": (encoded(EQUALS, "quoted-printable"), "quoted-printable"),
     "quoted-printable mail, capitals": (

@@ -757,6 +757,7 @@ def test_each_place_of_a_block_is_numbered_from_the_first_line() -> None:
     assert _Search(doubled, []).places((b"\n", b"\n")) == ([1, 2, 3], False)
 
 
+NO_END = "\\ No newline at end of file\n"
 KINDS_OF_REFUSAL = [
     # At the start and at the end of the file, where lines came before and behind.
     (
@@ -794,6 +795,37 @@ KINDS_OF_REFUSAL = [
         "the hunk's lines are not in the file",
         "compare the release with the one that the patch was made for",
     ),
+    # The last line end, which --eol does not put right.
+    (
+        f"@@ -2,3 +2,3 @@\n line two\n-line three\n+line 3\n line four\n{NO_END}",
+        "line one\nline two\nline three\nline four\n",
+        "last-line-end",
+        (
+            "the hunk's lines are not in the file; they differ in the end of the last line alone:"
+            " the patch has none"
+        ),
+        "make the patch from this file",
+    ),
+    (
+        "@@ -2,3 +2,3 @@\n line two\n-line three\n+line 3\n line four\n",
+        "line one\nline two\nline three\nline four",
+        "last-line-end",
+        (
+            "the hunk's lines are not in the file; they differ in the end of the last line alone:"
+            " the file has none"
+        ),
+        "make the patch from this file",
+    ),
+    (
+        f"@@ -2,3 +2,3 @@\n line two\n-line three\n+line 3\n line four\n{NO_END}",
+        "line one\r\nline two\r\nline three\r\nline four\r\n",
+        "last-line-end",
+        (
+            "the hunk's lines are not in the file; they differ in the end of the last line alone:"
+            " the patch has none"
+        ),
+        "make the patch from this file",
+    ),
 ]
 
 
@@ -808,6 +840,25 @@ def test_why_a_hunk_has_no_place(
     assert error.data["expected"] == old
     shown = "\n".join(error.detail)
     assert f"nearest: line {error.data['nearest']['line']}" in shown
+
+
+@pytest.mark.parametrize(
+    ("patch", "file", "message"),
+    [
+        ("@@ -1,0 +2 @@\n+new\n", "line one\nline two\n", "a hunk that adds lines without"),
+        ("@@ -0,0 +1 @@\n+new\n", "line one\n", "a hunk that adds lines without"),
+        (
+            "@@ -3 +3 @@\n-line two\n+line 2\n",
+            "line one\nline two\nend\n",
+            "a hunk without context (diff -U0), and the file is not as its line number says",
+        ),
+    ],
+)
+def test_a_hunk_without_context_says_that_it_has_none(patch: str, file: str, message: str) -> None:
+    error = refused(lines(file), hunks(patch))
+    assert error.message.startswith(message)
+    assert error.data["reason"] == "no-context"
+    assert error.hint == "make the patch with context: git diff -U3"
 
 
 def test_of_two_near_places_the_one_at_the_stated_line_is_told() -> None:

@@ -106,8 +106,21 @@ REFUSALS: dict[str, tuple[str | bytes, int, str]] = {
     "bad hunk header, git": (f"{GIT_HEAD}{PATHS}@@ -1 1 @@\n-a\n+b\n", 4, "hunk header that"),
     "hunk without change": (f"{PATHS}@@ -1 +1 @@\n a\n", 3, "changes nothing"),
     "hunk of nothing": (f"{PATHS}@@ -1,0 +1,0 @@\n", 3, "changes nothing"),
-    "old lines at line 0": (f"{PATHS}@@ -0 +1 @@\n-a\n+b\n", 3, "begins at line 0"),
-    "new lines at line 0": (f"{PATHS}@@ -1 +0,1 @@\n-a\n+b\n", 3, "begins at line 0"),
+    "blank line between hunks": (
+        f"{PLAIN}\n@@ -9 +9 @@\n-a\n+b\n",
+        7,
+        "a blank line between two hunks",
+    ),
+    "binary data alone": (
+        f"{PLAIN}GIT binary patch\nliteral 1\nIc${{MZ000310RR91\n\n",
+        7,
+        "without a 'diff --git'",
+    ),
+    "bad hunk header, git, no sign": (
+        f"{GIT_HEAD}{PATHS}@@  -1 +1 @@\n-a\n+b\n",
+        4,
+        "hunk header that",
+    ),
     "hunks overlap": (f"{PLAIN}@@ -2 +2 @@\n-b\n+c\n", 7, "overlap or stand out of order"),
     "hunks out of order": (
         f"{PATHS}@@ -9 +9 @@\n-b\n+c\n@@ -1 +1 @@\n-a\n+d\n",
@@ -679,6 +692,26 @@ def test_renames_without_prefixes() -> None:
 def test_names_of_the_diff_line_where_no_other_says_them(names: str, expected: str) -> None:
     file = only(f"diff --git {names}\nold mode 100644\nnew mode 100755\n")
     assert (file.old_path, file.new_path) == (f"a/{expected}", f"b/{expected}")
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new"),
+    [
+        ("u/v/a b/c u/w/a b/c", "u/v/a b/c", "u/w/a b/c"),
+        ("1/2/3/a b 4/5/6/a b", "1/2/3/a b", "4/5/6/a b"),
+        # Of two places to cut at, the one that leaves the shorter prefix.
+        ("a/x b/x a/x b/x", "a/x b/x", "a/x b/x"),
+        ("p/q x/q p/q x/q", "p/q x/q", "p/q x/q"),
+    ],
+)
+def test_a_prefix_of_several_parts_before_a_name_with_blanks(line: str, old: str, new: str) -> None:
+    file = only(f"diff --git {line}\nold mode 100644\nnew mode 100755\n")
+    assert (file.old_path, file.new_path) == (old, new)
+
+
+def test_runs_of_slashes_are_one() -> None:
+    file = only(f"diff --git a/p/x b/p/x\n--- a/p//x\n+++ b//p/x\n{HUNK}")
+    assert (file.old_path, file.new_path) == ("a/p//x", "b//p/x")
 
 
 def test_a_diff_line_quoted_on_one_side() -> None:

@@ -180,7 +180,7 @@ def test_broken_hunks_are_shown(data: str, line: int, shown: str) -> None:
         ('"', '"'),
         ("a/x\tone\ttwo", "a/x"),
         ("a/x\f", "a/x\f"),
-        ("a/x  \tone", "a/x"),
+        ("a/x  \tone", "a/x  "),
         ("a/x  ", "a/x"),
         ('"a/x" 2026-01-01 00:00:00 +0000', "a/x"),
         ('"a/x"y', '"a/x"y'),

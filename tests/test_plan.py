@@ -401,6 +401,18 @@ def test_symlinks() -> None:
     assert refused({"x": link("other")}, retarget).code == "hunk-not-found"
 
 
+@pytest.mark.parametrize("target", [None, "", "a\0b"])
+def test_a_symlink_has_a_target(target: str | None) -> None:
+    """No system makes another: it would be a fault in the middle of the writing."""
+    head = "diff --git a/l b/l\nnew file mode 120000\n"
+    empty = "diff --git a/l b/l\n--- a/l\n+++ b/l\n@@ -1 +0,0 @@\n-x\n" + NO_END
+    patch = {None: head, "": empty}.get(target, add("l", "120000", str(target), NO_END))
+    tree = {"l": link("x")} if target == "" else {}
+    error = refused(tree, patch.replace("b/l\n---", "b/l\nindex 1..2 120000\n---"))
+    assert error.code == "kind"
+    assert "symlink without a target" in error.message
+
+
 def test_type_changes() -> None:
     to_link = delete("x") + add("x", "120000", "y", NO_END)
     both_ways({"x": text(ABC)}, {"x": link("y")}, to_link)
@@ -727,6 +739,9 @@ def test_a_file_that_is_changed_and_removed_leaves_its_name_to_a_folder() -> Non
         ("@@ -0,0 +1 @@\n+new\n", "new\na\nb\nc\nd\n"),
         ("@@ -1 +1 @@\n-a\n+new\n", "new\nb\nc\nd\n"),
         ("@@ -1,2 +0,0 @@\n-a\n-b\n", "c\nd\n"),
+        # Context on one side alone, as diff -U0 --function-context makes it.
+        ("@@ -1,2 +1,3 @@\n a\n b\n+new\n", "a\nb\nnew\nc\nd\n"),
+        ("@@ -2,2 +2,3 @@\n+new\n b\n c\n", "a\nnew\nb\nc\nd\n"),
     ],
 )
 def test_hunks_without_context_where_the_base_is_known(hunk: str, after: str) -> None:

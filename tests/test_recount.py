@@ -103,6 +103,24 @@ def test_a_signature_ends_a_body(mark: str) -> None:
     assert recount(data) == (data, [])
 
 
+def test_the_boundary_of_a_mail_ends_a_body() -> None:
+    head = b'Content-Type: multipart/mixed; boundary="--=_1"\n\n'
+    for mark in (b"----=_1\n", b"----=_1--\r\n"):
+        data = head + HEADER + RIGHT + BODY + mark
+        assert recount(data) == (data, [])
+        spoilt = head + HEADER + b"@@ -1,9 +1,9 @@ def f():\n" + BODY + mark
+        assert recount(spoilt)[0] == data
+
+
+@pytest.mark.parametrize("body", [b"", b" a\n", b" a\n c\n", b"-a\n+b", b" a\n-b\n+B\n c"])
+def test_what_is_cut_off_is_not_made_whole(body: bytes) -> None:
+    """Nothing but context, or a last line that may have lost more than its end."""
+    data = HEADER + b"@@ -1,9 +1,9 @@\n" + body
+    fixed, found = recount(data)
+    assert fixed == data
+    assert [one.unclear for one in found] == [True]
+
+
 def test_what_is_no_hunk_is_left_alone() -> None:
     hunk = b"@@ -1,2 +3,4 @@\n+x\n"
     for data in (b"", b"\0\xff\n", hunk, b"prose\n" + hunk, b"prose\nprose\n" + hunk):
