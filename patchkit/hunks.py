@@ -302,6 +302,7 @@ class _Search:
     def __init__(self, lines: list[bytes], hunks: Sequence[Hunk], *, c: bool = False) -> None:
         self.lines = lines
         self.c = c
+        self.headings = Headings(lines)
         self._hunks = hunks
         self._text: bytes | None = None
         self._counts: Counter[bytes] | None = None
@@ -374,12 +375,14 @@ def _find(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> in
         places, too_many = [anchor] if fits else [], False
     if not places:
         raise _not_found(search, hunk, number, hunks)
-    fitting = [p for p in places if not too_many and heading_agrees(lines, hunk, p, c=search.c)]
+    fitting = [
+        p for p in places if not too_many and heading_agrees(search.headings, hunk, p, c=search.c)
+    ]
     if len(places) == 1 and (fitting or places[0] == stated):
         return places[0]
     if len(places) > 1:
         # The heading may single one out, also a heading that is no def.
-        named = [p for p in fitting if hunk.heading and _heading_equals(lines, hunk, p)]
+        named = [p for p in fitting if hunk.heading and _heading_equals(search.headings, hunk, p)]
         if len(named) == 1:
             return named[0]
         shown = ", ".join(str(p + 1) for p in places[:8]) + (" …" if len(places) > 8 else "")
@@ -392,7 +395,7 @@ def _find(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> in
             data={"candidates": [p + 1 for p in places[:50]]},
         )
     place = places[0]
-    there = _headings(lines, place)[0 if search.c else 1]
+    there = search.headings.above(place)[0 if search.c else 1]
     raise HunkError(
         f"the hunk fits only line {place + 1} (offset {place - stated:+d}), inside"
         f" '{_text(there) or 'no def or class'}', but its heading names '{_text(hunk.heading)}'",
@@ -407,12 +410,44 @@ def _find(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) -> in
 # -- section headings ---------------------------------------------------------------------
 
 
-def heading_agrees(lines: Sequence[bytes], hunk: Hunk, place: int, *, c: bool = False) -> bool:
+class Headings:
+    """The section headings of a file.
+
+    What was found above a place is kept, so that a look from further down ends there: the
+    places of all hunks together cost no more than one look through the file.
+    """
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._lines = lines
+        self._above: dict[int, tuple[bytes, bytes]] = {}
+
+    def above(self, place: int) -> tuple[bytes, bytes]:
+        """The headings of a hunk that begins at ``place`` (from 0), by the default and the
+        Python rule: the search goes up from the line before the hunk (xdl_emit.c)."""
+        plain = python = b""
+        place = min(place, len(self._lines))
+        for number in range(place, 0, -1):
+            if number in self._above:
+                before = self._above[number]
+                plain, python = plain or before[0], python or before[1]
+                break
+            line = self._lines[number - 1]
+            if not python and (match := _PYTHON_HEADING.match(line)):
+                python = match[1].rstrip()
+            if not plain and _DEFAULT_HEADING.match(line):
+                plain = line.rstrip()
+            if plain and python:
+                break
+        self._above[place] = plain, python
+        return plain, python
+
+
+def heading_agrees(headings: Headings, hunk: Hunk, place: int, *, c: bool = False) -> bool:
     """Whether the def or class (with ``c``: function or type) that the hunk's heading names
     encloses ``place``, by one of the rules that may have made the heading.  True where the
     heading names none."""
     if c:
-        return _c_names_agree(hunk.heading, _headings(lines, place)[0])
+        return _c_names_agree(hunk.heading, headings.above(place)[0])
     wanted = _DEFINITION.match(hunk.heading)
     if not wanted:
         return True
@@ -420,7 +455,7 @@ def heading_agrees(lines: Sequence[bytes], hunk: Hunk, place: int, *, c: bool = 
     cut = wanted.end() == len(hunk.heading) >= 39
     return any(
         found is not None and (found[1].startswith(wanted[1]) if cut else found[1] == wanted[1])
-        for found in (_DEFINITION.match(text) for text in _headings(lines, place))
+        for found in (_DEFINITION.match(text) for text in headings.above(place))
     )
 
 
@@ -449,44 +484,20 @@ def _c_name(heading: bytes, *, cut: bool) -> bytes | None:
     return None if cut and not depth else name
 
 
-def _heading_equals(lines: Sequence[bytes], hunk: Hunk, place: int) -> bool:
+def _heading_equals(headings: Headings, hunk: Hunk, place: int) -> bool:
     """Whether the heading is the one that a diff made here would carry (cut at 40 bytes
     by GNU diff, at 80 by git)."""
     heading = hunk.heading
     return any(
         text == heading or (len(heading) >= 39 and text.startswith(heading))
-        for text in _headings(lines, place)
+        for text in headings.above(place)
     )
 
 
-def _headings(lines: Sequence[bytes], place: int) -> tuple[bytes, bytes]:
-    """The headings of a hunk that begins at ``place``, by the default and Python rules.
-
-    The search starts at the line before the hunk and goes up (xdl_emit.c).
-    """
-    plain = python = b""
-    for number in range(min(place, len(lines)) - 1, -1, -1):
-        line = lines[number]
-        if not python:
-            match = _PYTHON_HEADING.match(line)
-            if match:
-                python = match[1].rstrip()
-        if not plain and _DEFAULT_HEADING.match(line):
-            plain = line.rstrip()
-            if python:
-                break
-    return plain, python
-
-
-def heading(lines: Sequence[bytes], place: int, path: str) -> bytes:
+def heading(headings: Headings, place: int, path: str) -> bytes:
     """The section heading that git gives a hunk which begins at ``place``, counted from 0."""
-    plain, python = _headings(lines, place)
+    plain, python = headings.above(place)
     return python if path.endswith((".py", ".pyi")) else plain
-
-
-def enclosing(lines: Sequence[bytes], place: int) -> bytes:
-    """The nearest def or class line above ``place``, without its indentation."""
-    return _headings(lines, place)[1]
 
 
 # -- diagnosis ----------------------------------------------------------------------------
@@ -515,7 +526,7 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
             {
                 "line": place + 1,
                 "similarity": round(share, 3),
-                "inside": _text(_headings(lines, place)[0 if search.c else 1]),
+                "inside": _text(search.headings.above(place)[0 if search.c else 1]),
             }
             for place, share in places
         ]
@@ -599,7 +610,7 @@ def locate_plain(lines: list[bytes], hunks: Sequence[Hunk]) -> list[int]:
             found = [
                 p
                 for p in search.places(hunk.old)[0]
-                if _anchored(hunk, p, len(lines)) and heading_agrees(lines, hunk, p)
+                if _anchored(hunk, p, len(lines)) and heading_agrees(search.headings, hunk, p)
             ]
             if len(found) != 1:
                 raise HunkError("not applied")

@@ -59,7 +59,7 @@ _STAMP = re.compile(
     rb"(.*)[\t ](?:\d\d)?\d\d-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d+)?)?(?: [+-]\d\d:?\d\d)?",
     re.DOTALL,
 )
-_LOOSE_STAMP = re.compile(rb"(.*?) +\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d.*", re.DOTALL)
+_LOOSE_STAMP = re.compile(rb"(.*?)(?<! ) +\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d.*", re.DOTALL)
 _ENCODED = re.compile(rb"(?i)Content-Transfer-Encoding:\s*(quoted-printable|base64)\s*\Z")
 _HTML = re.compile(
     rb"(?is)\s*(?:(?:<\?xml[^>]*>|<!--(?:(?!-->).)*-->)\s*)*<(?:!doctype html|html|head|body)\b"
@@ -94,6 +94,8 @@ _NO_PATCH = (
         "make it with git diff alone, without --stat, --raw or --name-status",
     ),
 )
+# A line of two names that are as long as Linux lets them be (PATH_MAX, 4,096 bytes).
+_LONGEST = 10_000
 MAX_BINARY = 256 * 1024 * 1024
 
 
@@ -125,7 +127,7 @@ def marks(boundary: re.Match[bytes]) -> tuple[bytes, bytes]:
 def dep3_fields(head: bytes) -> tuple[tuple[str, str], ...]:
     """The DEP-3 fields at the head of a patch; a mail's From and Subject count as
     Author and Description, as DEP-3 says.  The header ends at a line ``---``."""
-    fields: list[tuple[str, str]] = []
+    fields: list[tuple[str, list[str]]] = []
     goes_on = False
     for line in head.decode("utf-8", "replace").split("\n"):
         line = line.rstrip("\r")
@@ -134,15 +136,14 @@ def dep3_fields(head: bytes) -> tuple[tuple[str, str], ...]:
         match = _DEP3.fullmatch(line)
         if match:
             key = {"From": "Author", "Subject": "Description"}.get(match[1], match[1])
-            fields.append((key, match[2].strip()))
+            fields.append((key, [match[2].strip()]))
             goes_on = True
         elif not line.strip():
             goes_on = False
         elif goes_on and line[:1] in (" ", "\t"):
             text = line.strip()
-            key, value = fields[-1]
-            fields[-1] = (key, f"{value}\n{'' if text == '.' else text}")
-    return tuple(fields)
+            fields[-1][1].append("" if text == "." else text)
+    return tuple((key, "\n".join(rows)) for key, rows in fields)
 
 
 class _Reader:
@@ -989,6 +990,8 @@ def _git_names(text: bytes) -> tuple[str, str] | None:
     parts = text.split(b" ")
     if len(parts) == 2:
         return _decoded(parts[0]), _decoded(parts[1])
+    if len(text) > _LONGEST:
+        return None
     # Blanks inside: the halves must be equal behind their prefixes, of as few parts as can be.
     halves = [(b" ".join(parts[:cut]), b" ".join(parts[cut:])) for cut in range(1, len(parts))]
     found = [
@@ -1058,7 +1061,7 @@ def _prefixed(
     """The names of rename or copy lines, with the prefixes that the ``diff --git`` line
     carries (one part, or none with --no-prefix); git's own where it does not say."""
     if names is None:
-        text = _decoded(diff_line)
+        text = _decoded(diff_line[:_LONGEST])
         for cut in (at for at, char in enumerate(text) if char == " "):
             first, second = text[:cut], text[cut + 1 :]
             if _tail_is(first, source) and _tail_is(second, target):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .errors import Refused
-from .hunks import heading
+from .hunks import Headings, heading
 from .model import split
 
 CONTEXT = 3
@@ -112,11 +112,12 @@ def _name(prefix: str, lead: str, path: str) -> bytes:
 def _hunks(old: Side | None, new: Side | None, path: str) -> Iterator[bytes]:
     before = split(old.data) if old is not None else []
     after = split(new.data) if new is not None else []
+    headings = Headings(before)
     for group in _groups(before, after):
         first, last = group[0], group[-1]
         old_span = _span(first[1], last[2])
         new_span = _span(first[3], last[4])
-        text = heading(before, first[1], path)[:_HEADING].rstrip()
+        text = heading(headings, first[1], path)[:_HEADING].rstrip()
         yield b"@@ -%b +%b @@%b\n" % (old_span, new_span, b" " + text if text else b"")
         for tag, a, b, c, d in group:
             if tag == "equal":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import SupportsIndex, overload
 
 import pytest
 from hypothesis import assume, given, settings
@@ -17,12 +18,12 @@ from hypothesis import strategies as st
 from patchkit.errors import HunkError
 from patchkit.hunks import (
     MAX_CANDIDATES,
+    Headings,
     Placement,
     _Search,
     _skip_lines,
     apply_hunks,
     apply_with_own_ends,
-    enclosing,
     heading_agrees,
     locate,
     looks_applied,
@@ -414,18 +415,52 @@ def test_a_heading_is_looked_for_above_the_first_line_of_the_hunk() -> None:
         "         pass\n \n"
     )
     assert locate(file, patch) == [Placement(11, 1)]
-    assert heading_agrees(lines(TWO), patch[0], 9)
-    assert not heading_agrees(lines(TWO), patch[0], 10)
+    assert heading_agrees(Headings(lines(TWO)), patch[0], 9)
+    assert not heading_agrees(Headings(lines(TWO)), patch[0], 10)
 
 
-def test_the_enclosing_def() -> None:
-    file = lines(TWO)
-    assert enclosing(file, 0) == b""
-    assert enclosing(file, 3) == b""
-    assert enclosing(file, 4) == b"class First:"
-    assert enclosing(file, 6) == b"def one(self, x):"
-    assert enclosing(file, 999) == b"def four(self, x):"
-    assert enclosing([b"\tasync  def f(): pass\n", b"x\n"], 1) == b"async  def f(): pass"
+ENCLOSING = {
+    0: b"",
+    3: b"",
+    4: b"class First:",
+    6: b"def one(self, x):",
+    999: b"def four(self, x):",
+}
+
+
+@pytest.mark.parametrize("places", [[place] for place in ENCLOSING] + [[*ENCLOSING] * 2])
+def test_the_enclosing_def(places: list[int]) -> None:
+    for order in (places, places[::-1]):
+        headings = Headings(lines(TWO))
+        assert [headings.above(place)[1] for place in order] == [ENCLOSING[p] for p in order]
+
+
+def test_an_indented_async_def_is_a_heading() -> None:
+    headings = Headings([b"\tasync  def f(): pass\n", b"x\n"])
+    assert headings.above(1) == (b"", b"async  def f(): pass")
+    assert headings.above(2) == (b"x", b"async  def f(): pass")
+
+
+class Watched(list[bytes]):
+    """Lines that count how many of them were asked for."""
+
+    asked = 0
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> bytes: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[bytes]: ...
+    def __getitem__(self, key: SupportsIndex | slice) -> bytes | list[bytes]:
+        self.asked += len(range(*key.indices(len(self)))) if isinstance(key, slice) else 1
+        return super().__getitem__(key)
+
+
+def test_headings_of_many_places_cost_one_look_through_the_file() -> None:
+    file = Watched(b" no heading\n" for _ in range(5_000))
+    headings = Headings(file)
+    for place in range(0, 5_000, 10):
+        headings.above(place)
+    assert file.asked <= 5_000
 
 
 # -- diagnosis ---------------------------------------------------------------------------------

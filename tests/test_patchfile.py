@@ -709,6 +709,23 @@ def test_a_prefix_of_several_parts_before_a_name_with_blanks(line: str, old: str
     assert (file.old_path, file.new_path) == (old, new)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- item\n" * 100_000,
+        "--- item\n" * 100_000,
+        "Subject: x\n" + " more words\n" * 100_000,
+        f"--- a{' ' * 200_000}x\n+++ a\n@@ -1 +1 @@\n-a\n+b\n",
+        f"diff --git a{' a' * 100_000}\nrename from x\nrename to y\n",
+        f"diff --git a{' a' * 100_000}\nold mode 100644\nnew mode 100755\n--- a/x\n+++ b/x\n{HUNK}",
+    ],
+    ids=["list", "list of names", "field", "blanks", "names of a rename", "names"],
+)
+def test_long_lists_and_lines_are_read_in_one_pass(text: str) -> None:
+    """Minutes where each line, or each blank, looks at all the others."""
+    assert parse(f"{text}\n{PLAIN}".encode(), "x").files[-1].hunks
+
+
 def test_runs_of_slashes_are_one() -> None:
     file = only(f"diff --git a/p/x b/p/x\n--- a/p//x\n+++ b//p/x\n{HUNK}")
     assert (file.old_path, file.new_path) == ("a/p//x", "b//p/x")

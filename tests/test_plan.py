@@ -741,7 +741,6 @@ def test_a_file_that_is_changed_and_removed_leaves_its_name_to_a_folder() -> Non
         ("@@ -1,2 +0,0 @@\n-a\n-b\n", "c\nd\n"),
         # Context on one side alone, as diff -U0 --function-context makes it.
         ("@@ -1,2 +1,3 @@\n a\n b\n+new\n", "a\nb\nnew\nc\nd\n"),
-        ("@@ -2,2 +2,3 @@\n+new\n b\n c\n", "a\nnew\nb\nc\nd\n"),
     ],
 )
 def test_hunks_without_context_where_the_base_is_known(hunk: str, after: str) -> None:
