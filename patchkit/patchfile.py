@@ -45,6 +45,8 @@ _UNSHOWN = re.compile(
     rb"|Cannot display: file marked as a binary type\."
 )
 _COLOURED = re.compile(rb"(?:\x1b\[[0-9;]*m)+(?:diff |--- |\+\+\+ |@@ -)")
+_WORD_DIFF = re.compile(rb"\[-.*-\]|\{\+.*\+\}")
+_NO_WORDS = "it looks like git diff --word-diff: make the patch anew without that option"
 _SUBMODULE = re.compile(rb"Submodule .* [0-9a-f]{7,64}\.{2,3}[0-9a-f]{7,64}(?: \(.*\))?:?")
 # The first line of a mail in a mailbox, of a commit in git log, hg export, hg log, jj show.
 _PART = re.compile(
@@ -503,6 +505,11 @@ class _Reader:
             # Mercurial writes no index lines; a patch that has some elsewhere has them all.
             ends_here = not self._peek(0) and self._has_index
             whole = not ends_here if blob is None else _EMPTY_BLOB.startswith(blob)
+            # A symlink has a target, which is its one line.
+            whole = whole and b"120000" not in (
+                header.get(b"new file mode"),
+                header.get(b"deleted file mode"),
+            )
         else:
             both = b"old mode" in header and b"new mode" in header
             whole = both and (old_blob is None or old_blob == new_blob)
@@ -606,7 +613,10 @@ class _Reader:
         leading = len(plain) - len(plain.lstrip(b" \n\r"))
         trailing = len(plain) - len(plain.rstrip(b" \n\r"))
         if leading == len(plain):
-            raise PatchSyntaxError("a hunk that changes nothing", line=start + 1)
+            words = any(map(_WORD_DIFF.search, body))
+            raise PatchSyntaxError(
+                "a hunk that changes nothing", line=start + 1, hint=_NO_WORDS if words else None
+            )
         # Lines begin at 1; some makers count from 0, and git and GNU patch take it for 1.
         old_start, new_start = max(old_start, bool(old)), max(new_start, bool(new))
         if not behind and not lines.are_whole and signs[-1] != 92:
@@ -930,8 +940,8 @@ def _submodule(line: int) -> PatchSyntaxError:
 
 def _why_no_sign(line: bytes) -> str:
     """What to try where a line inside a hunk has no sign."""
-    if re.search(rb"\[-.*-\]|\{\+.*\+\}", line):
-        return "it looks like git diff --word-diff: make the patch anew without that option"
+    if _WORD_DIFF.search(line):
+        return _NO_WORDS
     if line[:1] in b"<>!.#":
         return "other signs than ' ', '+', '-'? make the patch anew without --output-indicator-…"
     if line[:1] == b"\t":
@@ -1080,8 +1090,7 @@ def _tail_is(header: str, name: str | None) -> bool:
 
 
 def _tail(path: str) -> str:
-    """The path behind its first part; runs of slashes count as one."""
-    return re.sub("//+", "/", path).split("/", 1)[-1]
+    return path.split("/", 1)[-1]
 
 
 def _base(path: str | None) -> str:

@@ -344,7 +344,7 @@ def _lint(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
     lines += [
         f"{item['file']}:{item['line']}: "
         + (
-            "the body can end in more than one place: left as it is"
+            "the body is cut off, or can end in more than one place: left as it is"
             if item["unclear"]
             else f"counted anew: {item['before']} is {item['after']}"
         )

@@ -906,6 +906,8 @@ def test_lines_counted_from_zero(tools: Tools) -> None:
         assert apply(before, patch) == tools.git_apply(before, patch) == after
         assert apply(after, patch, reverse=True) == before
         refusal({"x": text("new\na\nb\n")}, patch)
+        hunk = parse(patch, "x").files[0].hunks[0]
+        assert (hunk.old_start, hunk.new_start) == (1, 1)
         if GNU_PATCH:
             assert gnu_patch(tools, before, patch) == after
 
@@ -1393,6 +1395,9 @@ NO_PATCH: dict[str, tuple[str | bytes, str]] = {
     "word diff": (
         GOOD.replace(" a\n-b\n+B\n c\n", "[-a-]{+A+}\nb\nc\n"), "--word-diff",
     ),
+    "word diff of indented lines": (
+        GOOD.replace(" a\n-b\n+B\n c\n", " a\n [-b-]{+B+}\n c\n"), "--word-diff",
+    ),
     "other indicators": (GOOD.replace("+B", ">B"), "--output-indicator"),
     "deletion without the lines": (
         "diff --git a/x b/x\ndeleted file mode 100644\nindex de98044..0000000\n",
@@ -1423,12 +1428,18 @@ NO_PATCH: dict[str, tuple[str | bytes, str]] = {
         git_form("y") + "".join(f"\x1b[1m\x1b[36m{row}\x1b[m\n" for row in GOOD.splitlines()),
         "--no-color",
     ),
+    "symlink made without its target": (
+        "diff --git a/l b/l\nnew file mode 120000\n" + git_form("x"), "cut off",
+    ),
+    "symlink removed without its target": (
+        "diff --git a/l b/l\ndeleted file mode 120000\n" + git_form("x"), "cut off",
+    ),
     "binary data without the lines above": (
         git_form("x") + "GIT binary patch\nliteral 1\nIc${MZ000310RR91\n\n", "binary",
     ),
     "binary data without its index line": (
         "diff --git a/x b/x\nGIT binary patch\nliteral 1\nIc${MZ000310RR91\n\n" + git_form("y"),
-        "binary",
+        "full blob ids",
     ),
     "quoted-printable mail": (encoded(EQUALS, "quoted-printable"), "quoted-printable"),
     "quoted-printable mail, capitals": (

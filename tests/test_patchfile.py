@@ -726,11 +726,6 @@ def test_long_lists_and_lines_are_read_in_one_pass(text: str) -> None:
     assert parse(f"{text}\n{PLAIN}".encode(), "x").files[-1].hunks
 
 
-def test_runs_of_slashes_are_one() -> None:
-    file = only(f"diff --git a/p/x b/p/x\n--- a/p//x\n+++ b//p/x\n{HUNK}")
-    assert (file.old_path, file.new_path) == ("a/p//x", "b//p/x")
-
-
 def test_a_diff_line_quoted_on_one_side() -> None:
     file = only('diff --git a/x "b/\\303\\274"\nsimilarity index 100%\nrename from x\n'
                 'rename to "\\303\\274"\n')  # fmt: skip

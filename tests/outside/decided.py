@@ -92,10 +92,6 @@ def _is_submodule(one: Judged, _: Result) -> bool:
     return b"160000" in one.case.patch
 
 
-def _has_tab_in_name(one: Judged, _: Result) -> bool:
-    return any("\t" in path for tree in (one.by_git.tree, one.case.tree) for path in tree)
-
-
 def _means_the_same(one: Judged, result: Result) -> bool:
     """With the lost blanks put back, all of them make the same of it."""
     lines = io.BytesIO(one.case.patch).readlines()
@@ -198,24 +194,6 @@ RULES = (
         "",
         "the last change is taken back first; the references start with the first",
         _comes_back,
-        small=False,
-    ),
-    Rule(
-        "tab in a plain name",
-        frozenset(["differ", "git-only"]),
-        None,
-        "",
-        "a plain header's name ends at its first tab, as for GNU patch; git looks for the time",
-        _has_tab_in_name,
-        small=False,
-    ),
-    Rule(
-        "tab in a plain name, refused",
-        frozenset(["differ", "git-only"]),
-        "",
-        "",
-        "as above, and the shorter name is no file, or another one",
-        _has_tab_in_name,
         small=False,
     ),
     # What GNU patch alone applies is refused, as git refuses it.
