@@ -613,7 +613,7 @@ class _Reader:
         leading = len(plain) - len(plain.lstrip(b" \n\r"))
         trailing = len(plain) - len(plain.rstrip(b" \n\r"))
         if leading == len(plain):
-            words = any(map(_WORD_DIFF.search, body))
+            words = any(map(_WORD_DIFF.search, split(old)))
             raise PatchSyntaxError(
                 "a hunk that changes nothing", line=start + 1, hint=_NO_WORDS if words else None
             )
