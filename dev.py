@@ -7,6 +7,7 @@
     python3 dev.py bench    the benchmark, as a table in Markdown
     python3 dev.py faults   kills and errors at every call that changes a tree, as a table
     python3 dev.py peers    other tools' patches, through patchkit and other tools
+    python3 dev.py fuzz     damaged patches, manifests and records, found by coverage
 
 All that is made lies under ``build/`` (virtual environments, wheels, unpacked releases,
 coverage) and may be deleted at any time.  What was downloaded once is not asked for again,
@@ -593,6 +594,24 @@ def peers(rest: Sequence[str]) -> int:
     return run([python, "-m", "tests.outside", "--peers", other, *rest], quiet=False)
 
 
+#: A wrapper of libFuzzer, which measures what Python code an input reaches.
+FUZZER = ["atheris>=3.0"]
+
+
+def fuzz(rest: Sequence[str]) -> int:
+    """tests/fuzz, with the fuzzer in a virtual environment of its own."""
+    interpreter = first_interpreter()
+    wanted = [*requirements("dependencies"), *FUZZER]
+    collect_wheels(interpreter, development_venv(interpreter), wanted)
+    other = BUILD / "venvs" / f"fuzz-{interpreter.name}" / "bin" / "python"
+    if not probe_module(other, "atheris"):
+        shutil.rmtree(other.parent.parent, ignore_errors=True)
+        must([interpreter.path, "-m", "venv", other.parent.parent], "cannot make an environment")
+        pip = [other, "-m", "pip", "install", "--quiet", "--no-index"]
+        must([*pip, "--find-links", WHEELHOUSE, *wanted], "delete build/ and try again")
+    return run([other, "-m", "tests.fuzz", *rest], quiet=False)
+
+
 def main() -> int:
     """Parse, run, and turn what failed into one message and an exit code."""
     parser = argparse.ArgumentParser(
@@ -608,8 +627,9 @@ def main() -> int:
     commands.add_parser("bench", help="the benchmark; further arguments are its own")
     commands.add_parser("faults", help="the sweep of kills and errors; likewise")
     commands.add_parser("peers", help="the outside cases; likewise")
+    commands.add_parser("fuzz", help="coverage-guided fuzzing of all readers; likewise")
     arguments, rest = parser.parse_known_args()
-    if rest and arguments.command not in ("bench", "faults", "peers", "test"):
+    if rest and arguments.command not in ("bench", "faults", "fuzz", "peers", "test"):
         parser.error(f"unknown arguments: {shlex.join(rest)}")
     BUILD.mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -624,7 +644,8 @@ def main() -> int:
             return 0 if all(outcome.ok for outcome in lint(python)) else 1
         if arguments.command == "demo":
             return demo()
-        return {"bench": bench, "faults": faults, "peers": peers}[arguments.command](rest)
+        tools = {"bench": bench, "faults": faults, "fuzz": fuzz, "peers": peers}
+        return tools[arguments.command](rest)
     except Failed as error:
         say(f"{paint('dev.py:', '1;31')} {error}")
         return 1

@@ -25,6 +25,9 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_FOLDERS = 192
 # Files beyond this are not source; the limit bounds memory (one file is held at a time).
 MAX_FILE = 512 * 1024 * 1024
+_NO_NAMES = ("", ".", "..")
+# Each folder on the way to a file is opened; no package has so many in each other.
+_DEEPEST = 100
 #: What it is called that a path has no folder of its own (a symlink is none).
 NO_FOLDER = (FileNotFoundError, NotADirectoryError, SymlinkedFolder)
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES, errno.ENOSYS}
@@ -53,6 +56,8 @@ class Root:
         if known is not None:
             return known
         above, _, name = folder.rpartition("/")
+        if name in _NO_NAMES:
+            raise self._no_name(folder)
         parent = self._folder(above)
         try:
             descriptor = os.open(name, _FOLDER, dir_fd=parent)
@@ -71,7 +76,18 @@ class Root:
         if len(self._folders) > _MAX_FOLDERS:
             self.forget_folders()
         folder, _, name = path.rpartition("/")
+        if name in _NO_NAMES or path.count("/") > _DEEPEST:
+            raise self._no_name(path)
         return self._folder(folder), name
+
+    def _no_name(self, path: str) -> Refused:
+        """The error for a path that could lead up, or to the root itself."""
+        shown = path if len(path) < 300 else f"{path[:300]}…"
+        return Refused(
+            f"{shown} is no path of a file below {self.path}",
+            code="bad-path",
+            hint="see where that path comes from: a patch, a manifest or .patchkit/",
+        )
 
     def forget_folders(self) -> None:
         """Close the folder descriptors (also after a folder was removed or replaced)."""

@@ -449,7 +449,7 @@ def _left_out(file: FilePatch) -> bool:
     parts = _parts(file.path)
     if len(parts) > 1 and parts[0] in ("python", "src"):
         parts = parts[1:]
-    name = parts[-1]
-    if len(parts) == 1:
+    name = parts[-1] if parts else ""
+    if len(parts) <= 1:
         return name in _OUTSIDE_NAMES or name.endswith(_OUTSIDE_ENDS) or name.startswith(".")
     return parts[0] in _OUTSIDE or parts[0].startswith(".")

@@ -94,8 +94,9 @@ class Record:
                 name = _first_field(line)
                 lines.setdefault(_decode(name), line[line.index(b'",', 1) + 2 :])
             else:
-                raw_name, _, rest = line.partition(b",")
-                lines.setdefault(_decode(raw_name), rest)
+                raw_name, comma, rest = line.partition(b",")
+                if comma:
+                    lines.setdefault(_decode(raw_name), rest)
         out: dict[str, RecordRow] = {}
         for path in paths:
             found = lines.get(path)
@@ -160,10 +161,17 @@ class Record:
         head, newline, last = body.rpartition(b"\n")
         if _first_field(last).endswith(b".dist-info/RECORD"):
             before, after = head + newline, last + tail
-            return before + b"".join(row + end for row in added) + after
-        if body:
-            body += end
-        return body + end.join(added) + (tail if body else end)
+            made = before + b"".join(row + end for row in added) + after
+        else:
+            body += end if body else b""
+            made = body + end.join(added) + (tail if body else end)
+        if len(Record(made).rows([path for path, _, _ in rows])) != len({r[0] for r in rows}):
+            raise Refused(
+                "RECORD has a quote that is never closed: rows behind it would not be seen",
+                code="record-unreadable",
+                hint="install the distribution again",
+            )
+        return made
 
 
 def _searchable(raw: bytes) -> bool:
@@ -196,7 +204,7 @@ def _parse(raw: bytes) -> dict[str, RecordRow]:
     reader = csv.reader(text)
     try:
         for fields in reader:
-            if fields:
+            if len(fields) > 1:
                 path = _undotted(fields[0])
                 out.setdefault(path, _row(path, fields[1:]))
     except csv.Error as error:

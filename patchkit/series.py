@@ -22,14 +22,14 @@ from .distributions import (
 from .editable import find_git
 from .environment import Environment
 from .errors import PatchkitError, Refused
-from .fsio import digest
+from .fsio import MAX_FILE, digest
 from .manifest import parse_manifest
 from .mapping import Form, Known, Mapped, Mapping, map_patch, map_stripped
 from .model import Bundle, Patch
 from .patchfile import parse
 from .plan import Key, Step, reverse_file
 from .record import Record
-from .state import BLOBS, BundleEntry, Home, VariantEntry
+from .state import BLOBS, BundleEntry, Home, VariantEntry, read_own
 
 
 class PatchBytes(NamedTuple):
@@ -134,12 +134,13 @@ def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
         path = f"{home.holder}/{BLOBS}/{sha256}"
         reason = "it is damaged"
         try:
-            with open(path, "rb") as file:
-                data = file.read()
+            data = read_own(path, MAX_FILE)
         except OSError as error:
             reason = str(error.strerror)
         else:
-            if digest(data) == sha256:
+            if data is None:
+                reason = "it is gone"
+            elif digest(data) == sha256:
                 return data
         raise PatchkitError(
             f"what was recorded of the bundle cannot be read from {path}: {reason}",

@@ -17,7 +17,20 @@ from .errors import DriftError, PatchkitError
 from .fsio import Root, Unsynced, check_movable, digest
 from .jit import is_compiled
 from .roots import Roots
-from .state import BLOBS, FOLDERS, NAME, PRISTINE, STAGED, UNDO, Ident, ident_on_disk, same
+from .shape import beside_fault
+from .state import (
+    BLOBS,
+    FOLDERS,
+    NAME,
+    PRISTINE,
+    STAGED,
+    UNDO,
+    Ident,
+    damaged,
+    ident_on_disk,
+    read_own,
+    same,
+)
 
 BESIDE = f"{STAGED}/beside.json"
 
@@ -196,7 +209,14 @@ def _note_beside(own: Root, roots: Roots, work: Work) -> None:
 def remove_beside(own: Root, roots: Roots) -> None:
     """Remove what waits outside ``.patchkit``."""
     if own.lstat(BESIDE) is not None:
-        for root, path in json.loads(own.read(BESIDE)):
+        full = own.full(BESIDE)
+        try:
+            beside = json.loads(read_own(full) or b"[]")
+        except (ValueError, RecursionError):
+            raise damaged(full, "no JSON") from None
+        if beside_fault(beside) is not None:
+            raise damaged(full, "it names what patchkit does not make")
+        for root, path in beside:
             roots[root].unlink(path)
 
 

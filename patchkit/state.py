@@ -19,13 +19,16 @@ must stay cheap to import (``verify`` needs it) and must not decide what is to b
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 from .errors import PatchkitError, Refused
 from .fsio import Root, digest
+from .shape import journal_fault, state_fault
 
 NAME = ".patchkit"
 SCHEMA = 1
@@ -33,6 +36,11 @@ STATE, JOURNAL, LOCK = f"{NAME}/state.json", f"{NAME}/journal.json", f"{NAME}/lo
 STAGED, UNDO, PRISTINE = f"{NAME}/staged", f"{NAME}/undo", f"{NAME}/pristine"
 PYCS, BLOBS = f"{NAME}/pycs", f"{NAME}/blobs"
 FOLDERS = (STAGED, UNDO, PRISTINE, PYCS, BLOBS)
+#: The most bytes of a state or a journal (a changed file takes about 600), and of the note in
+#: the lock.
+MAX_STATE = 64 * 1024 * 1024
+MAX_NOTE = 4096
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Ident(TypedDict):
@@ -180,10 +188,10 @@ class Home:
 
     def _read(self, name: str) -> Any:
         path = f"{self.holder}/{name}"
-        data = _read(path)
+        data = read_own(path)
         if data is None:
             return None
-        value = _parse(data, path)
+        value = _parse(data, path, state_fault if name == STATE else journal_fault)
         if value["base"] != self.relative:
             other = os.path.normpath(os.path.join(os.path.realpath(self.holder), value["base"]))
             raise Refused(
@@ -216,7 +224,7 @@ class Home:
         import fcntl
 
         try:
-            descriptor = os.open(f"{self.holder}/{LOCK}", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(f"{self.holder}/{LOCK}", _OPEN)
         except PermissionError:
             return True  # it cannot be seen, so it may be
         except OSError:
@@ -232,9 +240,9 @@ class Home:
     def lock_note(self) -> str:
         """Who holds the lock, as it wrote there: command, process and host."""
         try:
-            note = json.loads(_read(f"{self.holder}/{LOCK}") or b"")
+            note = json.loads(read_own(f"{self.holder}/{LOCK}", most=MAX_NOTE) or b"")
             return f"process {note['pid']} on {note['host']} ({note['command']})"
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, PatchkitError, ValueError, KeyError, TypeError, RecursionError):
             return "another process"
 
 
@@ -266,38 +274,68 @@ def render(value: Mapping[str, Any]) -> bytes:
     return b'{"checksum": "' + digest(body).encode("ascii") + b'",' + body
 
 
-def _parse(data: bytes, path: str) -> Any:
+def damaged(path: str, why: str) -> PatchkitError:
+    """The error for a file of patchkit's own that cannot be what patchkit wrote.
+
+    Its hint is a way out that loses nothing: what is moved away still has the pristine files.
+    """
+    folder = path[: path.rindex(f"/{NAME}/") + len(NAME) + 1]
+    return PatchkitError(
+        f"{path} is damaged ({why}); it is not guessed at",
+        code="state-damaged",
+        hint=f"move it out of the way, with all that it keeps: mv {folder} {folder}-damaged; then"
+        " reinstall the patched distributions (in a plain tree, put back the pristine files,"
+        " which are under pristine/ and blobs/ in there) and apply again",
+    )
+
+
+def _parse(data: bytes, path: str, fault: Callable[[Any], str | None]) -> Any:
     head, mark, body = data[:14], data[14:78], data[80:]
     if head != b'{"checksum": "' or data[78:80] != b'",' or digest(body).encode() != mark:
-        raise PatchkitError(
-            f"{path} is damaged; it is not guessed at",
-            code="state-damaged",
-            hint="reinstall the patched distributions, then remove the .patchkit folder",
-        )
-    value = json.loads(data)
-    del value["checksum"]
-    if value.get("schema") != SCHEMA:
+        raise damaged(path, "its checksum is wrong")
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"no JSON: {error}") from None
+    value.pop("checksum")
+    schema = value.get("schema")
+    if type(schema) is int and schema > SCHEMA:
         raise Refused(
-            f"{path} was written by another version of patchkit (schema {value.get('schema')})",
+            f"{path} was written by another version of patchkit (schema {schema})",
             code="state-schema",
             hint="use that version to revert first",
         )
+    wrong = "schema" if schema != SCHEMA else fault(value)
+    if wrong is not None:
+        raise damaged(path, f"{wrong} is not what patchkit writes there")
     return value
 
 
-def _read(path: str) -> bytes | None:
+def read_own(path: str, most: int = MAX_STATE) -> bytes | None:
+    """A file of patchkit's own; None where there is none.  Never blocks, and follows no
+    symlink; more than ``most`` bytes are refused, since patchkit does not write so many."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, _OPEN)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    with open(descriptor, "rb") as file:
-        return file.read()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise damaged(path, "it is a symlink") from None
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise damaged(path, "it is no regular file")
+        if status.st_size > most:
+            raise damaged(path, f"it has {status.st_size} bytes, and the limit is {most}")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most + 1)
+    finally:
+        os.close(descriptor)
 
 
 def ident_on_disk(root: Root, path: str) -> Ident | None:
     """What is at a path now; a symlink is not followed, and a folder is no contents."""
-    import stat
-
     status = root.lstat(path)
     if status is None or stat.S_ISDIR(status.st_mode):
         return None
