@@ -17,6 +17,10 @@ from .manifest import parse_manifest, split_requirement, version_matches
 from .model import Bundle, Profile
 
 Load = Callable[[str], Bundle]
+#: The most bytes of a manifest or a lock (a list of 10,000 patches takes one and a half million)
+#: and of a patch file.
+MAX_MANIFEST = 4 * 1024 * 1024
+MAX_PATCH = 512 * 1024 * 1024
 
 
 # -- where bundles are ------------------------------------------------------------------
@@ -101,7 +105,7 @@ def load_bundle(folder: str, name: str) -> Bundle:
 def read_manifest(folder: str, name: str) -> bytes:
     """The bytes of ``manifests/NAME.toml``.  Only a name that is listed becomes a path."""
     path = os.path.join(folder, "manifests", f"{name}.toml")
-    data = _read_if_there(path) if name in list_names(folder) else None
+    data = _read_if_there(path, MAX_MANIFEST) if name in list_names(folder) else None
     if data is None:
         raise _unknown(folder, name)
     return data
@@ -109,7 +113,7 @@ def read_manifest(folder: str, name: str) -> bytes:
 
 def read_lock(folder: str, name: str) -> bytes | None:
     """The bytes of ``manifests/NAME.lock``, or None where there is none."""
-    return _read_if_there(os.path.join(folder, "manifests", f"{name}.lock"))
+    return _read_if_there(os.path.join(folder, "manifests", f"{name}.lock"), MAX_MANIFEST)
 
 
 def read_patch(folder: str, bundle: Bundle, path: str) -> bytes:
@@ -224,14 +228,23 @@ def _what_changed(data: bytes, expected: str) -> str:
     return "it was edited, cut off, or its line ends were converted on the way"
 
 
-def _read_if_there(path: str) -> bytes | None:
-    """The bytes of a regular file, or None where nothing has that name."""
+def _read_if_there(path: str, most: int = MAX_PATCH) -> bytes | None:
+    """The bytes of a regular file, or None where nothing has that name.  Raises
+    :class:`Refused` (``file-too-large``) for more than ``most`` bytes."""
     try:
         # Without O_NONBLOCK the open of a named pipe would wait for a writer.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with open(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
+            if status.st_size > most:
+                raise Refused(
+                    f"{path} has {status.st_size} bytes; the limit is {most}",
+                    code="file-too-large",
+                    file=path,
+                    hint="is it what its name says? Else split it",
+                )
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -5,6 +5,7 @@ Apart from :mod:`verify`, which needs it only when a file differs.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,20 +14,43 @@ from .signals import TooLong, time_limit
 
 # A pattern that backtracks without end is found by its time; an honest one takes milliseconds.
 SECONDS = 20.0
+#: All the assertions of one command together.
+SECONDS_IN_ALL = 60.0
+
+
+class Clock:
+    """How long the assertions of one command took so far."""
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+
+    def judged(
+        self, assertion: Assertion, data: bytes | None, read: Callable[[str], bytes | None]
+    ) -> Finding:
+        """:func:`~patchkit.assertions.evaluate`, bounded in time."""
+        from .assertions import evaluate  # a bundle without assertions needs none of it
+
+        seconds = min(SECONDS, SECONDS_IN_ALL - self._spent)
+        begin = time.monotonic()
+        try:
+            if seconds > 0:
+                with time_limit(seconds):
+                    return evaluate(assertion, data, read)
+        except TooLong:
+            pass
+        finally:
+            self._spent += time.monotonic() - begin
+        text = f"in {SECONDS:.0f} s: the pattern backtracks without end"
+        if seconds < SECONDS:
+            text = f"in the {SECONDS_IN_ALL:.0f} s that all assertions together have"
+        return Finding(False, f"cannot be judged {text}")
 
 
 def judged(
     assertion: Assertion, data: bytes | None, read: Callable[[str], bytes | None]
 ) -> Finding:
-    """:func:`~patchkit.assertions.evaluate`, bounded in time."""
-    from .assertions import evaluate  # a bundle without assertions needs none of it
-
-    try:
-        with time_limit(SECONDS):
-            return evaluate(assertion, data, read)
-    except TooLong:
-        text = f"cannot be judged in {SECONDS:.0f} s: the pattern backtracks without end"
-        return Finding(False, text)
+    """One assertion by itself, bounded in time."""
+    return Clock().judged(assertion, data, read)
 
 
 def assertion_as_json(assertion: Assertion) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 from .editable import editable_root, editable_sources, find_git
 from .environment import HINT, Environment, refuse_environment
 from .errors import Refused
+from .fsio import MAX_METADATA, read_plain
 from .names import normalise
 from .record import Record, RecordRow
 
@@ -216,15 +217,15 @@ def _read_metadata(info: str) -> dict[str, str]:
     """``name`` and ``version`` of a metadata file's header; empty where unreadable."""
     found: dict[str, str] = {}
     try:
-        with open(_metadata_file(info), encoding="utf-8", errors="replace") as file:
-            for line in file:
-                key, colon, value = line.partition(":")
-                if colon and key.lower() in ("name", "version"):
-                    found.setdefault(key.lower(), value.strip())
-                elif not line.strip():  # the header ends
-                    break
+        data = read_plain(_metadata_file(info), MAX_METADATA)
     except OSError:
-        pass
+        return found
+    for line in data.partition(b"\n\n")[0].decode("utf-8", "replace").splitlines():
+        key, colon, value = line.partition(":")
+        if colon and key.lower() in ("name", "version"):
+            found.setdefault(key.lower(), value.strip())
+        elif not line.strip():  # the header ends
+            break
     return found
 
 

@@ -11,6 +11,7 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from .errors import Refused
+from .fsio import MAX_METADATA, read_plain
 from .names import normalise
 from .record import Record
 
@@ -62,8 +63,7 @@ def editable_sources(listing: Listing, entry: Entry, info: str) -> _Sources | No
 
 def _direct_url_editable(info: str) -> bool | None:
     try:
-        with open(os.path.join(info, "direct_url.json"), "rb") as file:
-            raw = file.read()
+        raw = read_plain(os.path.join(info, "direct_url.json"), MAX_METADATA)
     except OSError:
         return None
     if b"editable" not in raw:
@@ -114,10 +114,10 @@ def _read_sources(directory: str, pth: Iterable[str]) -> _Sources:
 
 def _pth_lines(path: str) -> list[str]:
     try:
-        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
-            lines = [line.strip() for line in file.read().splitlines()]
+        text = read_plain(path, MAX_METADATA).decode("utf-8-sig", "surrogateescape")
     except OSError:
         return []
+    lines = [line.strip() for line in text.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
 
@@ -129,11 +129,13 @@ def _read_finder(path: str) -> dict[str, str]:
     """
     import ast
 
+    from .syntax import parse
+
     try:
-        with open(path, "rb") as file:
-            tree = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError):
+        tree = parse(read_plain(path, MAX_METADATA))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
+    assert isinstance(tree, ast.Module)
     out: dict[str, str] = {}
     for node in tree.body:
         mapping: ast.expr | None = None
@@ -276,8 +278,7 @@ def find_git(folder: str) -> tuple[str, str] | tuple[None, None]:
 def _read_gitfile(path: str) -> str:
     """The git directory that it names; the null device, which holds nothing, for none."""
     try:
-        with open(path, "rb") as file:
-            raw = file.read(8192)
+        raw = read_plain(path, 8192)
     except OSError:
         return os.devnull
     if not raw.startswith(b"gitdir: "):

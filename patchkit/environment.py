@@ -15,6 +15,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from .errors import Refused, UsageError
+from .fsio import MAX_METADATA, read_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -286,8 +287,7 @@ def _from_venv(
 
 def _read_pyvenv_cfg(path: str) -> dict[str, str]:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
+        lines = read_plain(path, MAX_METADATA).decode("utf-8", "surrogateescape").splitlines()
     except OSError as error:
         refuse_environment(f"{path} cannot be read: {error.strerror}", HINT)
     pairs = (line.partition("=") for line in lines)

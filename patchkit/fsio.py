@@ -25,6 +25,8 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_FOLDERS = 192
 # Files beyond this are not source; the limit bounds memory (one file is held at a time).
 MAX_FILE = 512 * 1024 * 1024
+#: The most bytes of a file by which an installer or a virtual environment describes itself.
+MAX_METADATA = 16 * 1024 * 1024
 _NO_NAMES = ("", ".", "..")
 # Each folder on the way to a file is opened; no package has so many in each other.
 _DEEPEST = 100
@@ -460,6 +462,23 @@ class Unsynced:
         """Close what an error left open."""
         while self._descriptors:
             os.close(self._descriptors.pop())
+
+
+def read_plain(path: str, most: int = MAX_FILE) -> bytes:
+    """The bytes of a regular file outside of any root, symlinks followed; never blocks.
+
+    Raises :class:`OSError`, also for what is no regular file or has more than ``most`` bytes.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        if status.st_size > most:
+            raise OSError(errno.EFBIG, f"more than {most} bytes", path)
+        return _read_all(descriptor, status.st_size)
+    finally:
+        os.close(descriptor)
 
 
 def digest(data: bytes) -> str:

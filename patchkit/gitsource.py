@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.errors import Refused
+from patchkit.fsio import read_plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -164,8 +165,7 @@ class _Worktree:
             data = os.fsencode(os.readlink(self._path))
         else:
             try:
-                with open(self._path, "rb") as file:
-                    data = file.read()
+                data = read_plain(self._path)
             except OSError as error:
                 raise Refused(
                     f"{self._path} cannot be read: {error.strerror}",

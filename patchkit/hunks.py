@@ -37,6 +37,8 @@ _CARRIAGE_RETURNS = re.compile(rb"\r+\n")
 _SWAPPED = bytes.maketrans(b"+-", b"-+")
 # More places than this are not looked at one by one: the hunk is ambiguous then anyway.
 MAX_CANDIDATES = 1000
+# So many bytes are searched for blocks of frequent lines, a hunk at a time (some seconds).
+MAX_LOOKED_AT = 16 * 1024**3
 # Of places that a hunk is near to, so many are compared line by line, and so many told.
 _RANKED, _NEAR = 40, 3
 
@@ -307,6 +309,7 @@ class _Search:
         self._text: bytes | None = None
         self._counts: Counter[bytes] | None = None
         self._where: dict[bytes, list[int]] = {}
+        self._looked_at = 0
 
     def places(self, block: tuple[bytes, ...]) -> tuple[list[int], bool]:
         """Lines (from 0) at which the block stands; and whether there were too many."""
@@ -343,14 +346,21 @@ class _Search:
 
     def _in_text(self, block: tuple[bytes, ...]) -> tuple[list[int], bool]:
         if self._text is None:
-            self._text = b"".join(self.lines)
-        data, text = self._text, b"".join(block)
+            self._text = b"".join((b"\n", *self.lines))
+        data, text = self._text, b"\n" + b"".join(block)
+        self._looked_at += len(data)
+        if self._looked_at > MAX_LOOKED_AT:
+            raise HunkError(
+                "the hunks of this file stand at other lines, and all that they hold is frequent in"
+                " it: there is no end of looking for them",
+                code="hunk-ambiguous",
+                hint="make the patch from the installed release",
+            )
         found: list[int] = []
         line = at = 0
         start = data.find(text)
         while start >= 0:
-            end = start + len(text)
-            if (start == 0 or data[start - 1] == 10) and (text[-1] == 10 or end == len(data)):
+            if text[-1] == 10 or start + len(text) == len(data):
                 line += data.count(b"\n", at, start)
                 at = start
                 if len(found) >= MAX_CANDIDATES:

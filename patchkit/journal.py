@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .bytecode import drop_pycs, is_pyc_of
-from .errors import DriftError, Fault, PatchkitError, SymlinkedFolder
+from .errors import DriftError, Fault, PatchkitError, Refused, SymlinkedFolder
 from .fsio import NO_FOLDER, Root, digest, move_tree, names_in, remove_file
 from .paths import folders_above, upper
 from .roots import Roots
@@ -24,6 +24,7 @@ from .state import (
     BLOBS,
     FOLDERS,
     JOURNAL,
+    MAX_STATE,
     NAME,
     PRISTINE,
     PYCS,
@@ -54,6 +55,14 @@ def commit(
     recorded at the end (None: nothing is applied any more).
     """
     new_state = None if state is None else render(state)
+    if new_state is not None and len(new_state) > MAX_STATE // 2:
+        # The journal of the revert, which must be readable again, takes at most twice as much.
+        raise Refused(
+            f"the record of {len(work.changes)} files would have {len(new_state)} bytes; the limit"
+            f" is {MAX_STATE // 2}",
+            code="too-many-files",
+            hint="a patch of so many files is a release of its own; install that instead",
+        )
     journal: dict[str, Any] = {
         "schema": SCHEMA,
         "base": home.relative,
@@ -145,6 +154,7 @@ def recover(own: Root, home: Home, roots: Roots) -> str | None:
     if _published(own, journal["state"]):
         finish(own, home, roots, journal)
         return "forward"
+    home.read_state()  # a damaged one is named before anything changes
     roll_back(own, home, roots, journal)
     return "back"
 
@@ -345,6 +355,13 @@ def _undo(own: Root, roots: Roots, operation: dict[str, Any]) -> bool:
     if old is None:
         root.unlink(path)
         return True
+    if own.lstat(undo) is None:
+        raise PatchkitError(
+            f"the kept bytes of {root.full(path)} are gone from {own.full(undo)}",
+            code="pristine-damaged",
+            file=path,
+            hint="reinstall the distribution (a checkout: git restore), then run: patchkit recover",
+        )
     _move(own, undo, root, path)
     return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .compiled import assertion_as_json, judged
+from .compiled import Clock, assertion_as_json
 from .distributions import find_distribution
 from .environment import Environment
 from .errors import Refused
@@ -34,6 +34,7 @@ class Judge:
         self._home = home
         self._read_file = read
         self._root_index = root_index
+        self._clock = Clock()
         self._bytes: dict[Key, bytes | None] = {}
         self._digests: dict[Key, str | None] = {}
 
@@ -67,7 +68,7 @@ class Judge:
         def read(path: str) -> bytes | None:
             return self._read((root, path))
 
-        finding = judged(assertion, read(assertion.file), read)
+        finding = self._clock.judged(assertion, read(assertion.file), read)
         if not finding.ok:
             raise assertion_failed(item, assertion, finding)
         reads = {assertion.file, *finding.reads}

@@ -15,7 +15,7 @@ from . import lint as rules
 from .distributions import find_distribution
 from .environment import Environment, open_environment
 from .errors import PatchkitError, Refused
-from .fsio import Root
+from .fsio import Root, read_plain
 from .model import Bundle
 from .recount import recount
 from .session import Options, Report
@@ -161,8 +161,7 @@ class _Targets:
         if dist is None:
             return None
         try:
-            with open(os.path.join(dist.root, path), "rb") as file:
-                return file.read()
+            return read_plain(os.path.join(dist.root, path))
         except OSError:
             return None
 

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -73,9 +74,17 @@ _TYPES: Mapping[type, str] = MappingProxyType(
 T = TypeVar("T")
 
 
+#: More problems than this are not told, nor looked for.
+MOST_PROBLEMS = 100
+
+
 class _Problem(NamedTuple):
     key: str
     text: str
+
+
+class _Enough(Exception):
+    """There are as many problems as are told."""
 
 
 # -- public -----------------------------------------------------------------------------
@@ -88,15 +97,19 @@ def parse_manifest(data: bytes, name: str, lock: bytes | None = None) -> Bundle:
     line for each problem, with its key path; nothing else is raised, whatever the bytes.
     """
     problems: list[_Problem] = []
-    root = _Table(_load(data, name, "toml"), "", "", problems)
-    newer = _check_schema(root)
-    if newer:
-        del problems[:-1]  # What a newer format holds cannot be called wrong here.
-        raise _error(name, problems)
-    bundle = _bundle(root, data, name)
-    if lock is not None:
-        bundle = _with_lock(bundle, lock, name, problems)
-    if problems:
+    bundle = None
+    with suppress(_Enough):
+        values = _load(data, name, "toml")
+        newer = _check_schema(_Table(values, "", "", problems, known=False))
+        if newer:  # What a newer format holds cannot be called wrong here.
+            raise _error(name, problems)
+        del problems[:]
+        root = _Table(values, "", "", problems)
+        _check_schema(root)
+        bundle = _bundle(root, data, name)
+        if lock is not None:
+            bundle = _with_lock(bundle, lock, name, problems)
+    if problems or bundle is None:
         raise _error(name, problems)
     return bundle
 
@@ -241,6 +254,7 @@ def _load(data: bytes, name: str, ending: str) -> dict[str, Any]:
 def _error(name: str, problems: list[_Problem], ending: str = "toml") -> ManifestError:
     file = f"manifests/{_plain(name)}.{ending}"
     count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+    count += " or more" if len(problems) >= MOST_PROBLEMS else ""
     return ManifestError(
         f"{file}: {count}",
         bundle=name,
@@ -257,12 +271,18 @@ class _Table:
     __slots__ = ("_problems", "_values", "path")
 
     def __init__(
-        self, values: dict[str, Any], path: str, place: str, problems: list[_Problem]
+        self,
+        values: dict[str, Any],
+        path: str,
+        place: str,
+        problems: list[_Problem],
+        *,
+        known: bool = True,
     ) -> None:
         self._values = values
         self._problems = problems
         self.path = path
-        for key in values:
+        for key in values if known else ():
             if key not in KEYS[place]:
                 self.problem(key, f"unknown key; {_nearest(key, KEYS[place])}")
 
@@ -280,6 +300,8 @@ class _Table:
     def problem(self, key: str, text: str, *inner: str | int) -> None:
         """Report what is wrong with a key, or with something inside of its value."""
         self._problems.append(_Problem(self.at(key, *inner), text))
+        if len(self._problems) >= MOST_PROBLEMS:
+            raise _Enough
 
     def has(self, key: str) -> bool:
         return key in self._values
@@ -740,13 +762,14 @@ def _pattern_problem(text: str) -> str:
 
 
 def _expression_problem(text: str) -> str:
-    import ast
     import warnings
+
+    from .syntax import parse
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            ast.parse(text.strip(), mode="eval")
+            parse(text.strip(), "eval")
     except (SyntaxError, ValueError, Warning) as error:  # ValueError: a NUL, before 3.12.
         reason = error.msg if isinstance(error, SyntaxError) else error
         return f"{_quote(text)} is no Python expression: {reason}"

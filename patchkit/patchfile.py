@@ -176,6 +176,7 @@ class _Reader:
         self.head = b""  # the text before the first file
         self._has_head = False
         self._has_index = False
+        self._inflated = 0
         self._part = 0
         # The lines that may stand between the parts of a MIME mail.
         self._boundaries: set[bytes] = set()
@@ -696,9 +697,12 @@ class _Reader:
             return None
         start = self.at
         size = int(match[2])
-        if size > MAX_BINARY:
+        self._inflated += size
+        if self._inflated > MAX_BINARY:
             raise PatchSyntaxError(
-                f"a binary patch of {size} bytes; the limit is {MAX_BINARY}", line=start + 1
+                f"a binary patch of {self._inflated} bytes; the limit is {MAX_BINARY}",
+                line=start + 1,
+                hint="a file of this size is no source; leave it out of the patch",
             )
         self.at += 1
         packed = bytearray()

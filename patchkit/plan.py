@@ -90,6 +90,10 @@ def materialise(steps: Sequence[Step], pristine: Callable[[Key], FileState | Non
     return Wanted(series.contents(), created, tuple(series.applied))
 
 
+#: The most bytes that the binary files and the copies of all patches come to.
+MAX_GROWN = 1024 * 1024 * 1024
+
+
 class _Series:
     def __init__(self, pristine: Callable[[Key], FileState | None]) -> None:
         self._read = pristine
@@ -98,6 +102,7 @@ class _Series:
         # How many files that are there lie below each folder.
         self.below: Counter[Key] = Counter()
         self.applied: list[Applied] = []
+        self._grown = 0
 
     def _now(self, key: Key) -> _File | None:
         if key not in self.files:
@@ -186,6 +191,8 @@ class _Series:
             if mapped.old not in sources:
                 raise _missing(mapped.old)
             file: _File | None = _File(sources[mapped.old])
+            if patch.change == "copy":
+                self._grow(len(sources[mapped.old].data))
             self._must_be_free(root, mapped.new, going, written)
         elif patch.change == "add" or (
             self._now((root, mapped.path)) is None and _may_create(patch)
@@ -212,6 +219,7 @@ class _Series:
             )
         elif patch.binary is not None:
             file.data = _apply_binary(file.data, patch)
+            self._grow(len(file.data))
         if patch.change == "delete":
             if file.data:
                 raise HunkError(
@@ -241,6 +249,16 @@ class _Series:
                 (root, mapped.old) if patch.change == "rename" and mapped.old else None,
             )
         )
+
+    def _grow(self, size: int) -> None:
+        """Count what is not as large in the patch as it becomes: deltas and copies."""
+        self._grown += size
+        if self._grown > MAX_GROWN:
+            raise Refused(
+                f"binary files and copies of more than {MAX_GROWN} bytes in all",
+                code="file-too-large",
+                hint="files of this size are no source; leave them out of the patches",
+            )
 
     def _check_place(self, root: str, path: str) -> None:
         """No file lies in a file, and none is reached through a symlink that a patch made."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .errors import PatchkitError, Refused
-from .fsio import digest
+from .fsio import digest, read_plain
 from .session import Options, Report, Session
 from .state import BLOBS, PRISTINE, BundleEntry, FileEntry, Home, Ident, State
 from .verify import Problem, verify_recorded
@@ -277,9 +277,8 @@ def _found(path: str, *, follow: bool = False) -> Side:
     try:
         if os.path.islink(path) and not follow:
             return os.fsencode(os.readlink(path)), 0o120000
-        with open(path, "rb") as file:
-            executable = os.fstat(file.fileno()).st_mode & 0o100
-            return file.read(), 0o100755 if executable else 0o100644
+        executable = os.stat(path).st_mode & 0o100
+        return read_plain(path), 0o100755 if executable else 0o100644
     except OSError:
         return None
 
@@ -327,12 +326,16 @@ def _file_diff(path: str, before: Side, after: Side) -> dict[str, Any]:
 
 
 def _quoted(name: str) -> str:
-    """git's C-style quoting of names that hold a control character, a quote or a backslash."""
-    if not any(c < " " or c in '"\\\x7f' for c in name):
+    """git's C-style quoting of names that hold a quote, a backslash or what no terminal prints."""
+    if name.isprintable() and '"' not in name and "\\" not in name:
         return name
     special = {"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
-    shown = (special.get(c) or (f"\\{ord(c):03o}" if c < " " or c == "\x7f" else c) for c in name)
+    shown = (special.get(c) or (c if c.isprintable() else _octal(c)) for c in name)
     return f'"{"".join(shown)}"'
+
+
+def _octal(char: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def _decoded(line: bytes) -> str:

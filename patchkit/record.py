@@ -11,9 +11,12 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from .errors import Refused
+from .fsio import read_plain
 
 # From so many paths on, one pass over RECORD is cheaper than a search for each.
 _MANY = 32
+#: The most bytes of a RECORD; that of FlashInfer with its kernels has 1.2 MB.
+MAX_RECORD = 64 * 1024 * 1024
 _DIGEST_BYTES = {"md5": 16, "sha1": 20, "sha224": 28, "sha256": 32, "sha384": 48, "sha512": 64}
 
 
@@ -62,10 +65,7 @@ class Record:
         """The RECORD of a ``.dist-info``; None where it has none."""
         path = os.path.join(dist_info, "RECORD")
         try:
-            # O_NONBLOCK: the open of a named pipe would wait for a writer.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(descriptor, "rb") as file:
-                return cls(file.read())
+            return cls(read_plain(path, MAX_RECORD))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

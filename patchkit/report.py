@@ -71,7 +71,12 @@ def error_text(error: PatchkitError) -> str:
     lines = [f"patchkit: {prefix}{error.message}", *(f"  {line}" for line in error.detail)]
     if error.hint:
         lines.append(f"hint: {error.hint}")
-    return "\n".join(_printable(line) for line in lines)
+    return "\n".join(_cut(_printable(line)) for line in lines)
+
+
+def _cut(line: str) -> str:
+    """A line of which not more is shown than a person reads; a path may have any length."""
+    return line if len(line) <= 1500 else f"{line[:1000]} … {line[-400:]}"
 
 
 def text(report: Report, style: Style = plain, *, verbose: bool = False) -> str:

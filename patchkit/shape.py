@@ -248,6 +248,7 @@ _ASSERTION = {
 _VARIANT = {
     "distribution": _text, "release": _text, "versions": _text, "strip": _number_or_none,
     "patches": [(_text, _sha256, _number)], "pack": _sha256, "upstream": _text_or_none,
+    "unneeded": _text_or_none, "made_for": _text_or_none,
 }  # fmt: skip
 _STATE = {
     "schema": _number,

@@ -7,6 +7,7 @@ No file of the environment is changed here.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -323,7 +324,8 @@ def copy(
 ) -> None:
     """A copy with mode, owner, attributes and times, where no link can be made."""
     status = source.lstat(path)
-    assert status is not None
+    if status is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source.full(path))
     if stat.S_ISLNK(status.st_mode):
         target.symlink(target_path, source.readlink(path))
         return

@@ -279,13 +279,16 @@ def damaged(path: str, why: str) -> PatchkitError:
 
     Its hint is a way out that loses nothing: what is moved away still has the pristine files.
     """
+    import shlex
+
     folder = path[: path.rindex(f"/{NAME}/") + len(NAME) + 1]
+    aside = f"mv {shlex.quote(folder)} {shlex.quote(folder + '-damaged')}"
     return PatchkitError(
         f"{path} is damaged ({why}); it is not guessed at",
         code="state-damaged",
-        hint=f"move it out of the way, with all that it keeps: mv {folder} {folder}-damaged; then"
-        " reinstall the patched distributions (in a plain tree, put back the pristine files,"
-        " which are under pristine/ and blobs/ in there) and apply again",
+        hint=f"set it aside with all that it keeps: {aside}; then reinstall the patched"
+        " distributions (a checkout: git restore; a plain tree: the pristine files are in"
+        " pristine/ and blobs/ there) and apply again",
     )
 
 
@@ -321,6 +324,8 @@ def read_own(path: str, most: int = MAX_STATE) -> bytes | None:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise damaged(path, "it is a symlink") from None
+        if error.errno == errno.ENXIO:
+            raise damaged(path, "it is a socket") from None
         raise
     try:
         status = os.fstat(descriptor)

@@ -181,6 +181,7 @@ def _check_asserts(state: State, roots: list[Root | None], problems: list[Proble
         if e["after"] is None or e["after"]["kind"] == "file"
     }
     drifted = {problem["file"] for problem in problems if problem["kind"] == "drift"}
+    clock: list[Any] = []
     for entry in state["asserts"]:
         root = roots[entry["root"]]
         for path, recorded in entry["reads"].items():
@@ -189,7 +190,7 @@ def _check_asserts(state: State, roots: list[Root | None], problems: list[Proble
                 data = _read(root, path)
                 digests[key] = None if data is None else digest(data)
             if digests[key] != recorded:
-                _judge(entry["bundle"], entry["assertion"], root, problems)
+                _judge(entry["bundle"], entry["assertion"], root, problems, clock)
                 break
 
 
@@ -203,12 +204,21 @@ def _read(root: Root | None, path: str) -> bytes | None:
 
 
 def _judge(
-    bundle: str, compiled: dict[str, Any], root: Root | None, problems: list[Problem]
+    bundle: str,
+    compiled: dict[str, Any],
+    root: Root | None,
+    problems: list[Problem],
+    clock: list[Any],
 ) -> None:
-    from .compiled import assertion_from, judged
+    """``clock`` keeps the one of this command, made where the first assertion is judged."""
+    from .compiled import Clock, assertion_from
 
+    if not clock:
+        clock.append(Clock())
     assertion = assertion_from(compiled)
-    finding = judged(assertion, _read(root, assertion.file), lambda path: _read(root, path))
+    finding = clock[0].judged(
+        assertion, _read(root, assertion.file), lambda path: _read(root, path)
+    )
     if finding.ok:
         return
     problem = Problem(

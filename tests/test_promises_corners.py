@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from patchkit.compiled import judged
+from patchkit.compiled import Clock
 from patchkit.errors import Interrupted
 from patchkit.model import Assertion
 from patchkit.signals import held
@@ -495,10 +495,16 @@ def test_a_pattern_that_backtracks_without_end(lab: Lab, monkeypatch: pytest.Mon
     """Bounded, and said: in the check before anything is written, and in ``verify``."""
     monkeypatch.setattr("patchkit.compiled.SECONDS", 0.3)
     endless = Assertion("assert[0]", "d", "x.txt", pattern="(a+)+$", scope="text", minimum=1)
-    finding = judged(endless, b"a" * 60 + b"b", lambda path: None)
+    clock = Clock()
+    finding = clock.judged(endless, b"a" * 60 + b"b", lambda path: None)
     assert not finding.ok
     assert "backtracks without end" in finding.message
-    assert judged(endless, b"aaa", lambda path: None).ok
+    assert clock.judged(endless, b"aaa", lambda path: None).ok
+    # Many of them are bounded together.
+    monkeypatch.setattr("patchkit.compiled.SECONDS_IN_ALL", 0.4)
+    findings = [clock.judged(endless, b"a" * 60 + b"b", lambda path: None) for _ in range(50)]
+    assert "all assertions together" in findings[-1].message
+    assert not clock.judged(endless, b"aaa", lambda path: None).ok
 
 
 # --- the reader --------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -484,6 +485,47 @@ def test_the_lock_names_its_holder(site: Path) -> None:
             workflow.apply(options(site, lock_timeout=0.1), ["one"])
         assert problems(site) == []
     assert not (site / ".patchkit").exists()
+
+
+@pytest.mark.parametrize("command", ["apply", "revert"])
+def test_a_folder_that_becomes_a_link_at_any_step(
+    command: str, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing outside changes, whichever call meets the link; when the folder is back, the tree
+    is exactly the old or the new one."""
+    outside = site.parent / "outside"
+    states = [tree(site)]
+    apply(site, "one")
+    states.append(tree(site))
+    if command == "apply":
+        revert(site)
+    kept, at = site.parent / "kept", 0
+    while True:
+        at += 1
+        shutil.copytree(site / "pkg", outside)
+        before = snapshot(outside)
+
+        def swap(name: str, number: int, at: int = at) -> None:
+            if number == at:
+                (site / "pkg").rename(kept)
+                (site / "pkg").symlink_to(outside)
+
+        calls = Calls(swap)
+        with monkeypatch.context() as patch, suppress(PatchkitError, OSError):
+            patch.setattr(fsio, "os", calls)
+            apply(site, "one") if command == "apply" else revert(site)
+        assert not diff_snapshots(before, snapshot(outside), IDENTITY), (at, calls.names[-3:])
+        if (site / "pkg").is_symlink():
+            (site / "pkg").unlink()
+            kept.rename(site / "pkg")
+        recover(site)
+        assert tree(site) in states, at
+        if len(calls.names) < at:
+            break
+        with suppress(PatchkitError):
+            revert(site) if command == "apply" else apply(site, "one")
+        shutil.rmtree(outside)
+    assert at > 20
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "schema"])

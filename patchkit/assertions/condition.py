@@ -17,6 +17,7 @@ from patchkit.assertions.expressions import ancestors, operands, same, shown, wa
 from patchkit.assertions.scopes import Module, Scope, Site
 from patchkit.assertions.source import Unreadable
 from patchkit.model import Condition, Finding
+from patchkit.syntax import parse
 
 _WHOLE = 10_000  # characters: enough for any expression that a person wrote
 
@@ -61,7 +62,9 @@ def _expression(text: str, what: str) -> ast.expr:
             raise SyntaxError("it is empty")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(f"({text}\n)", mode="eval").body
+            tree = parse(f"({text}\n)", "eval")
+            assert isinstance(tree, ast.Expression)
+            return tree.body
     except (SyntaxError, ValueError, MemoryError) as error:
         reason = getattr(error, "msg", None) or error
         raise Unreadable(f"{what} is no Python expression: {text!r}: {reason}") from None

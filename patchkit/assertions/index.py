@@ -26,7 +26,8 @@ from patchkit.assertions.scopes import (
     Site,
     Span,
 )
-from patchkit.assertions.source import Unreadable, python_text
+from patchkit.assertions.source import Unreadable, check_size, python_text
+from patchkit.syntax import parse as parse_source
 
 
 def parse(data: bytes) -> tuple[str, ast.Module]:
@@ -35,7 +36,9 @@ def parse(data: bytes) -> tuple[str, ast.Module]:
     try:
         with warnings.catch_warnings():  # "invalid escape sequence" is not ours to print
             warnings.simplefilter("ignore")
-            return text, ast.parse(text)
+            tree = parse_source(text)
+            assert isinstance(tree, ast.Module)
+            return text, tree
     except SyntaxError as error:
         where = "" if error.lineno is None else f" (line {error.lineno})"
         raise Unreadable(f"cannot be parsed as Python: {error.msg}{where}", error.lineno) from None
@@ -342,8 +345,7 @@ class _Indexer(ast.NodeVisitor):
         return True
 
 
-@lru_cache(maxsize=16)
-def _indexed(data: bytes) -> Module | Unreadable:
+def _index(data: bytes) -> Module | Unreadable:
     try:
         return _Indexer(*parse(data)).module
     except Unreadable as error:
@@ -352,12 +354,17 @@ def _indexed(data: bytes) -> Module | Unreadable:
         return Unreadable("cannot be judged: nested too deeply")
 
 
+_kept_index = lru_cache(maxsize=16)(_index)
+
+
 def indexed(data: bytes) -> Module:
-    """The index of a Python file, kept for the next assertion on the same bytes.
+    """The index of a Python file, kept for the next assertion on the same bytes (a tree takes
+    up to 600 times the bytes of its source, so that of a large file is not kept).
 
     Raises :class:`Unreadable` where it cannot be parsed.
     """
-    found = _indexed(data)
+    check_size(data)
+    found = _kept_index(data) if len(data) <= 512 * 1024 else _index(data)
     if isinstance(found, Unreadable):
         raise Unreadable(found.message, found.line)
     return found

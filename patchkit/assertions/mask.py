@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from patchkit.assertions.source import Unreadable, line_of, python_text
+from patchkit.assertions.source import Unreadable, check_size, line_of, python_text
 
 _PREFIX = r"(?:(?<!\w)(?P<prefix>[bB][rR]?|[rR][bBfFtT]?|[uU]|[fF][rR]?|[tT][rR]?))?"
 _TOKEN = _PREFIX + r"(?P<quote>'''|\"\"\"|'|\")|#[^\n]*"
@@ -162,6 +162,7 @@ def _masked(data: bytes) -> str | Unreadable:
 
 def masked(data: bytes) -> str:
     """:func:`mask` of a Python file's bytes, kept for the next assertion on them."""
+    check_size(data)
     found = _masked(data)
     if isinstance(found, Unreadable):
         raise Unreadable(found.message, found.line)

@@ -652,6 +652,11 @@ _TOML_WORDS = (
     *(b"patches = ['a/b.patch']\n", b"strip = 1\n", b"pattern = 'a'\n", b"text", b"literal = {"),
     *(b"condition = {", b"defined = [", b"given", b"within", b"absent = true\n", b"1979-05-27"),
 )
+_PYTHON_WORDS = (
+    *(b"def ", b"class ", b"async ", b"await ", b"lambda: ", b"yield ", b"import ", b"from "),
+    *(b" if ", b" else ", b"match ", b"case ", b"with ", b"try:", b"except* ", b"global ", b"del "),
+    *(b"f'{", b"rb'", b"# coding: utf-16", b":=", b"**", b"@", b"..."),
+)
 _STATE_WORDS = tuple(
     f'"{word}"'.encode()
     for word in (
@@ -667,7 +672,7 @@ TARGETS: dict[str, Target] = {
     "mapping": Target(check_mapping, _mapping_seeds, bytes_mutated, (b"modify ", b"add ", b"../")),
     "manifest": Target(check_manifest, _manifest_seeds, bytes_mutated, _TOML_WORDS),
     "lock": Target(check_lock, _lock_seeds, bytes_mutated, _TOML_WORDS[:6]),
-    "assertion": Target(check_assertion, _source_seeds, bytes_mutated),
+    "assertion": Target(check_assertion, _source_seeds, bytes_mutated, _PYTHON_WORDS),
     "record": Target(check_record, _record_seeds, bytes_mutated, (b"sha256=", b'""', b"\r", b"./")),
     "state": Target(check_state, lambda: _seeds_of(site().state), _mutate_record, _STATE_WORDS),
     "journal": Target(
