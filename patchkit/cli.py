@@ -130,6 +130,8 @@ def main(
     settings = ctx.find_object(Settings)
     assert settings is not None
     settings.command = ctx.invoked_subcommand
+    if lock_timeout != lock_timeout:  # not a number is in no range, and never over
+        raise click.BadParameter("it must be a number", param_hint="--lock-timeout")
     settings.options = Options(python, root, bundles, lock_timeout, os.environ, working_directory())
 
 
@@ -291,9 +293,9 @@ def recover(settings: Settings) -> int:
     Example:
       patchkit recover
     """
-    from .workflow import recover as recover_environment
+    from .commands import recover as run_recover
 
-    return finish(settings, recover_environment(settings.options))
+    return run_recover(settings)
 
 
 @main.command(short_help="What bundles, or loose patch files, say by themselves.")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from .console import Settings, finish, guarded, progress, to_stderr, working_directory
 from .errors import UsageError
-from .session import Options
+from .session import Options, Report
 
 _OUTPUT = {
     "--json": "json",
@@ -45,14 +45,17 @@ def apply(
     eol: bool = False,
 ) -> int:
     """Add bundles or loose patches; show what was done."""
-    from .series import Way
-    from .workflow import apply as apply_bundles
 
-    settings.command = "apply"
-    way = Way(strip, reverse, eol)
-    report = apply_bundles(settings.options, names, dry_run=dry_run, way=way)
-    report.data["dry_run"] = dry_run
-    return finish(settings, report)
+    def run() -> Report:
+        from .series import Way
+        from .workflow import apply as apply_bundles
+
+        way = Way(strip, reverse, eol)
+        report = apply_bundles(settings.options, names, dry_run=dry_run, way=way)
+        report.data["dry_run"] = dry_run
+        return report
+
+    return _changing(settings, "apply", run)
 
 
 def revert(
@@ -64,7 +67,15 @@ def revert(
     forget: bool = False,
 ) -> int:
     """Take bundles out; show what was done."""
-    from .workflow import revert as revert_bundles
+
+    def run() -> Report:
+        from .workflow import revert as revert_bundles
+
+        report = revert_bundles(
+            settings.options, names, everything=everything, dry_run=dry_run, forget=forget
+        )
+        report.data["dry_run"] = dry_run
+        return report
 
     settings.command = "revert"
     if bool(names) == everything:
@@ -72,11 +83,31 @@ def revert(
             "name the bundles to revert, or give --all",
             hint="patchkit status shows what is applied",
         )
-    report = revert_bundles(
-        settings.options, names, everything=everything, dry_run=dry_run, forget=forget
-    )
-    report.data["dry_run"] = dry_run
-    return finish(settings, report)
+    return _changing(settings, "revert", run)
+
+
+def recover(settings: Settings) -> int:
+    """Finish what an interrupted command left; show what was done."""
+
+    def run() -> Report:
+        from .workflow import recover as recover_environment
+
+        return recover_environment(settings.options)
+
+    return _changing(settings, "recover", run)
+
+
+def _changing(settings: Settings, command: str, run: Callable[[], Report]) -> int:
+    """A command that changes something: its signals are held to the end of its output, so that
+    its exit code says what was done."""
+    from .signals import held
+
+    settings.command = command
+    with held(last=True) as signals:
+        settings.options.signals = signals
+        report = run()
+        signals.done = report.changed
+        return finish(settings, report)
 
 
 def verify(settings: Settings, names: Sequence[str], *, pristine: bool = False) -> int:

@@ -154,25 +154,35 @@ _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 def finish(settings: Settings, report: Report) -> int:
     """Show a report: JSON or text on standard output, remarks on standard error."""
-    from . import report as rendering
-
+    signals = settings.options.signals
     try:
-        if settings.json:
-            print_json(rendering.as_json(report))
-        elif not settings.quiet:
-            text = rendering.text(report, _style(sys.stdout), verbose=settings.verbose)
-            if text:
-                to_stdout(text)
-    except Fault as error:
+        if signals is None:
+            _show(settings, report)
+        else:
+            with signals.at_once():
+                _show(settings, report)
+    except (Fault, Interrupted) as error:
         if not report.changed:
             raise
         # What was done stays done, so the exit code cannot say that nothing changed.
-        report.notes.append(f"{report.command} is done, but {error.message}")
+        why = f"{error.signal} cut its output short" if isinstance(error, Interrupted) else error
+        report.notes.append(f"{report.command} is done, but {why}")
         discard(sys.stdout.fileno())
     if not settings.quiet:
         for note in report.notes:
             to_stderr(f"patchkit: {note}")
     return report.exit_code
+
+
+def _show(settings: Settings, report: Report) -> None:
+    from . import report as rendering
+
+    if settings.json:
+        print_json(rendering.as_json(report))
+    elif not settings.quiet:
+        text = rendering.text(report, _style(sys.stdout), verbose=settings.verbose)
+        if text:
+            to_stdout(text)
 
 
 def progress(settings: Settings) -> Callable[[str, int, int], None]:

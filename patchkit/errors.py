@@ -136,4 +136,5 @@ class Interrupted(PatchkitError):
     def __init__(self, signum: int) -> None:
         name = {1: "SIGHUP", 2: "Ctrl-C", 15: "SIGTERM"}.get(signum, f"signal {signum}")
         super().__init__(f"ended by {name}; rolled back, nothing changed")
+        self.signal = name
         self.exit_code = 128 + signum

@@ -132,7 +132,9 @@ class Loaded(NamedTuple):
                     f"{target.distribution} is not installed in {view.env.site_packages}",
                     code="not-installed",
                     bundle=self.bundle.name,
-                    hint="name another environment: --python PATH (an interpreter or venv folder)",
+                    hint="name another environment: --python PATH (an interpreter or venv"
+                    " folder); where it was patched and is to stay away: patchkit revert --all"
+                    " --forget",
                 )
         chosen = Chosen(
             self.bundle, self.manifest, tuple(parts), tuple(skipped), notes=tuple(notes)

@@ -1,7 +1,9 @@
-"""One writer an environment: ``flock(2)`` on ``.patchkit/lock``, with a bounded wait.
+"""One writer an environment: ``flock(2)`` on ``.patchkit/lock``, with a bounded wait; and
+readers, which take no lock and let nothing count that they saw of a change under way.
 
-The kernel drops the lock with its process, so a dead holder never blocks; the note in
-the file (process, host, command) is for people only and decides nothing.
+The kernel drops the lock with its process, so a dead holder never blocks.  The note in the
+file (process, host, command) decides nothing: it names the holder to a person, and no two
+holders write the same one, which tells a reader that somebody was there meanwhile.
 """
 
 from __future__ import annotations
@@ -13,12 +15,23 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
-from .errors import Locked
+from .errors import Fault, Locked, PatchkitError, Refused
 from .fsio import Root, rewrite
-from .state import FOLDERS, LOCK, NAME, Home
+from .state import FOLDERS, LOCK, NAME, STATE, Home
+
+T = TypeVar("T")
 
 _POLL = 0.05
+#: For how long somebody else's coming and going is followed, though the time is over.
+_GRACE = 1.0
+#: Tried out before ``lock`` is made: nobody else relies on it, so it can be taken away again.
+_PROBE = f"{NAME}/lock.probe"
+_WAIT = "wait for it to end, or give it longer with --lock-timeout SECONDS"
+
+
+# -- writers ----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -26,15 +39,16 @@ def hold(home: Home, command: str, timeout: float, check: Callable[[], None]) ->
     """Hold the environment; yields the :class:`Root` of the directory that has
     ``.patchkit``.  ``check`` is called while waiting and may raise.
 
-    Raises :class:`Locked` when another process holds it for ``timeout`` seconds.
+    Raises :class:`Locked` when another process holds it for ``timeout`` seconds, and
+    :class:`Fault` where the file system offers no locks.
     ``.patchkit`` is removed at the end where nothing is applied and nothing unfinished.
     """
     root = Root(home.holder)
     try:
         descriptor = _acquire(root, home, timeout, check)
         try:
-            note = {"pid": os.getpid(), "host": os.uname().nodename, "command": command}
-            rewrite(descriptor, json.dumps(note).encode())
+            with suppress(OSError):  # a full disk must not stop a revert
+                rewrite(descriptor, _note(command))
             yield root
         finally:
             # An empty folder that stays is no harm, and no reason to call what was done
@@ -48,53 +62,225 @@ def hold(home: Home, command: str, timeout: float, check: Callable[[], None]) ->
         root.close()
 
 
-def _acquire(root: Root, home: Home, timeout: float, check: Callable[[], None]) -> int:
-    deadline = time.monotonic() + timeout
-    while True:
-        check()
-        descriptor = _open(root)
-        if descriptor is not None:
+def take_sources(path: str, timeout: float, check: Callable[[], None]) -> int | None:
+    """Hold a directory of sources that several environments may have in common; a descriptor
+    to close, or None where it cannot be locked (each environment's own lock is held all the
+    same).  Raises :class:`Locked` after ``timeout`` seconds."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    started = time.monotonic()
+    try:
+        while True:
+            check()
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                os.close(descriptor)
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    error.filename = f"{home.holder}/{LOCK}"
-                    raise
+                    os.close(descriptor)
+                    return None
             else:
-                # The holder before may have removed the file while this one waited.
-                here = root.lstat(LOCK)
-                mine = os.fstat(descriptor)
-                if here is not None and here.st_ino == mine.st_ino and mine.st_nlink:
-                    return descriptor
+                return descriptor
+            waited = time.monotonic() - started
+            if waited >= timeout:
+                raise Locked(
+                    f"the sources in {path} are held by another process: they are changed from"
+                    " another environment",
+                    hint=_WAIT,
+                )
+            time.sleep(min(_POLL, timeout - waited))
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _acquire(root: Root, home: Home, timeout: float, check: Callable[[], None]) -> int:
+    started = time.monotonic()
+    while True:
+        check()
+        descriptor = _open(root, home)
+        waited = time.monotonic() - started
+        if descriptor is not None:
+            try:
+                if _flock(descriptor, fcntl.LOCK_EX, home):
+                    # The holder before may have removed the file while this one waited.
+                    here = root.lstat(LOCK)
+                    mine = os.fstat(descriptor)
+                    if here is not None and here.st_ino == mine.st_ino and mine.st_nlink:
+                        return descriptor
+                    again = True
+                else:
+                    # A reader that looks whether somebody is there is gone in no time.
+                    again = _flock(descriptor, fcntl.LOCK_SH, home)
+            except BaseException:
                 os.close(descriptor)
-                root.forget_folders()
+                raise
+            os.close(descriptor)
+            if again and waited < max(timeout, _GRACE):
                 continue
-        if time.monotonic() >= deadline:
-            raise Locked(
-                f"the environment is held by {home.lock_note()}",
-                hint="wait for it to end, or give it longer with --lock-timeout SECONDS",
-            )
-        time.sleep(_POLL)
+        if waited >= timeout:
+            raise Locked(f"the environment is held by {holder(home)}", hint=_WAIT)
+        time.sleep(min(_POLL, timeout - waited))
 
 
-def _open(root: Root) -> int | None:
+def _open(root: Root, home: Home) -> int | None:
     """The lock file, made if needed; None where its folder vanished meanwhile."""
     root.forget_folders()
     try:
         root.make_own_folder(NAME)
+        if root.lstat(LOCK) is None:
+            _try_out(root, home)
         return root.open_to_lock(LOCK)
     except FileNotFoundError:
         return None
 
 
+def _try_out(root: Root, home: Home) -> None:
+    """Raise where the file system offers no locks, with nothing left behind.
+
+    Once there is a ``lock``, only its holder may remove it: another process may hold that
+    very file.
+    """
+    descriptor = root.open_to_lock(_PROBE)
+    try:
+        _flock(descriptor, fcntl.LOCK_EX, home)
+    except Fault:
+        root.unlink(_PROBE)
+        root.rmdir(NAME)
+        raise
+    finally:
+        os.close(descriptor)
+    root.unlink(_PROBE)
+
+
+def _flock(descriptor: int, how: int, home: Home) -> bool:
+    """Whether the lock was free.  Raises :class:`Fault` where there are no locks."""
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise Fault(
+            f"{home.holder} cannot be locked ({error.strerror}), and without a lock two commands"
+            " could change it at once",
+            code="no-locks",
+            hint="patch it on a file system that has flock(2); on NFS, mount it with locks"
+            " (rpc.statd must run)",
+        ) from None
+    return True
+
+
 def _leave(root: Root, home: Home) -> None:
     """Take ``.patchkit`` away where it has nothing left to say."""
-    if home.unfinished() or root.lstat(f"{NAME}/state.json") is not None:
+    if home.unfinished() or root.lstat(STATE) is not None:
         return
     for folder in FOLDERS:
         for name in root.names(folder):
             root.unlink(f"{folder}/{name}")
         root.rmdir(folder)
+    root.unlink(_PROBE)
     root.unlink(LOCK)
     root.rmdir(NAME)
+
+
+# -- readers ----------------------------------------------------------------------------
+
+
+def steady(
+    home: Home, timeout: float, look: Callable[[], T], good: Callable[[T], bool] | None = None
+) -> T:
+    """What ``look`` returns or raises, of an environment that nobody changed meanwhile.
+
+    A change under way is waited for; raises :class:`Locked` after ``timeout`` seconds, and
+    :class:`Refused` (``interrupted``) where one was left unfinished.  Something ``good``
+    counts although a change began meanwhile: it was there before that.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        mark = home.mark()
+        if not home.is_unfinished(mark):
+            try:
+                found = look()
+            except (OSError, PatchkitError):
+                if home.mark() == mark:
+                    raise
+            else:
+                if (good is not None and good(found)) or home.mark() == mark:
+                    return found
+        elif not _is_held(home) and home.mark() == mark:
+            raise Refused(
+                f"a patchkit command on {home.base} was interrupted and is not finished",
+                code="interrupted",
+                hint="patchkit recover",
+            )
+        if time.monotonic() >= deadline:
+            raise Locked(
+                f"a change is under way: the environment is held by {holder(home)}", hint=_WAIT
+            )
+        time.sleep(_POLL)
+
+
+def _is_held(home: Home) -> bool:
+    """Whether a live process holds the lock.  Needs no write permission."""
+    try:
+        descriptor = os.open(f"{home.holder}/{LOCK}", os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        return True  # it cannot be seen, so it may be
+    except OSError:
+        return False
+    try:
+        return not _flock(descriptor, fcntl.LOCK_SH, home)
+    finally:
+        os.close(descriptor)
+
+
+# -- who --------------------------------------------------------------------------------
+
+
+def _note(command: str) -> bytes:
+    pid = os.getpid()
+    note = {
+        "pid": pid,
+        "host": os.uname().nodename,
+        "command": command,
+        "since": time.time_ns(),
+        "where": _where(),
+        "started": _started(pid),
+    }
+    return json.dumps(note).encode()
+
+
+def holder(home: Home) -> str:
+    """Who holds the lock, as it wrote there: command, process and host.
+
+    A process that is gone does not hold it: then the one that does has not said so yet.
+    """
+    try:
+        note: dict[str, Any] = json.loads(home.note() or b"")
+        who = f"process {note['pid']} on {note['host']} ({note['command']})"
+        here = note["where"] is not None and note["where"] == _where()
+        gone = here and note["started"] != _started(note["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+    return "another process" if gone else who
+
+
+def _where() -> list[str] | None:
+    """Within what a process id means one process: this start of this host, and its
+    namespace of processes (of a container).  None where the system does not tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return [file.read().strip(), os.readlink("/proc/self/ns/pid")]
+    except OSError:
+        return None
+
+
+def _started(pid: int) -> str | None:
+    """When a process started, as the kernel counts it (proc(5)): ids are used again."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # Behind the name, which stands in brackets and may hold any byte.
+            return file.read().rpartition(b")")[2].split()[19].decode("ascii")
+    except (OSError, IndexError):
+        return None

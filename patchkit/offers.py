@@ -9,9 +9,10 @@ from typing import Any
 
 from . import bundles as source
 from .distributions import find_distribution
-from .errors import PatchkitError, Refused
+from .errors import Locked, PatchkitError, Refused
 from .fit import made_for
 from .fitting import Pristine, choose
+from .lock import steady
 from .manifest import profile_for, release_order, version_matches
 from .model import Assertion, Bundle
 from .patchfile import parse
@@ -21,21 +22,33 @@ from .state import State
 from .workflow import add_to_set
 
 INTERRUPTED = "a command was interrupted here, or is under way; first run: patchkit recover"
+#: Seconds for which ``list`` waits for a change under way before it lists without it.
+_PATIENCE = 1.0
 
 
 def list_bundles(options: Options) -> Report:
     """Every bundle with its state here: applied, needed, upstream, unsupported, or why
     it does not go on."""
     session = Session(options)
-    state = None if session.home.unfinished() else session.home.read_state()
-    rows = [_row(session, state, name) for name in source.list_names(session.folder)]
-    report = Report(
+    home = session.home
+
+    def look() -> list[dict[str, Any]]:
+        state = home.read_state()
+        return [_row(session, state, name) for name in source.list_names(session.folder)]
+
+    notes = []
+    try:
+        rows = steady(home, min(options.lock_timeout, _PATIENCE), look)
+    except (Locked, Refused) as error:
+        if error.code not in ("locked", "interrupted"):
+            raise
+        rows = [_row(session, None, name) for name in source.list_names(session.folder)]
+        notes.append(INTERRUPTED)
+    return Report(
         "list",
         {"environment": session.described(), "folder": session.folder, "bundles": rows},
+        notes=notes,
     )
-    if session.home.unfinished():
-        report.notes.append(INTERRUPTED)
-    return report
 
 
 def _row(session: Session, state: State | None, name: str) -> dict[str, Any]:

@@ -159,8 +159,8 @@ class _Computation:
                 f"neither RECORD nor git says what {self.home.base} should hold: the bytes of"
                 f" {count} file{'s' * (count > 1)} are taken as pristine"
             )
-        for key in self.snapshot.reinstalled:
-            self.notes.append(f"{key[1]} was reinstalled meanwhile; its old record is dropped")
+        for key, what in self.snapshot.reinstalled:
+            self.notes.append(f"{key[1]} {what}; its old record is dropped")
         prefix = environ.get("PYTHONPYCACHEPREFIX")
         self.work.prefix = os.path.abspath(prefix) if prefix else None
         return Planned(

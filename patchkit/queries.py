@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .errors import PatchkitError, Refused
+from .errors import PatchkitError
 from .fsio import digest, read_plain
+from .lock import steady
 from .session import Options, Report, Session
 from .state import BLOBS, PRISTINE, BundleEntry, FileEntry, Home, Ident, State
 from .verify import Problem, verify_recorded
+
+if TYPE_CHECKING:
+    from .planning import Planned
 
 Progress = Callable[[str, int, int], None]
 
@@ -157,9 +161,36 @@ def status(options: Options, *, check: bool) -> Report:
         [] if state is None else [f"{d['name']} {d['version']}" for d in state["distributions"]]
     )
     report.data["files"] = [] if state is None else [_file(entry) for entry in state["files"]]
+    report.data["next"] = _next_command(options, state, problems)
     if not check:
         report.exit_code = 0
     return report
+
+
+def _next_command(options: Options, state: State | None, problems: Sequence[Problem]) -> str | None:
+    """The command that puts everything right, tried out dry; None where nothing is wrong, or
+    patchkit alone cannot help (the hints of the problems say what can)."""
+    if not problems:
+        return None
+    if any(problem["kind"] == "interrupted" for problem in problems):
+        return "patchkit recover"
+    from .workflow import apply, revert
+
+    names = [] if state is None else [entry["name"] for entry in state["bundles"]]
+    ways: list[tuple[str, Callable[[], object]]] = [
+        (f"patchkit apply {' '.join(names)}", lambda: apply(options, names, dry_run=True)),
+        (
+            "patchkit revert --all --forget",
+            lambda: revert(options, [], everything=True, forget=True, dry_run=True),
+        ),
+    ]
+    for command, attempt in ways:
+        try:
+            attempt()
+        except (OSError, PatchkitError):
+            continue
+        return command
+    return None
 
 
 def _applied(entry: BundleEntry) -> dict[str, Any]:
@@ -197,13 +228,11 @@ def diff(options: Options, names: Sequence[str]) -> Report:
     if names:
         return _diff_wanted(options, names)
     session = Session(options)
-    home = session.home
-    if home.unfinished():
-        raise Refused(
-            "a command on this environment was interrupted or is under way",
-            code="interrupted",
-            hint="patchkit recover",
-        )
+    files = steady(session.home, options.lock_timeout, lambda: _changed_files(session.home))
+    return Report("diff", {"environment": session.described(), "files": files})
+
+
+def _changed_files(home: Home) -> list[dict[str, Any]]:
     state = home.read_state()
     files = []
     for entry in [] if state is None else state["files"]:
@@ -214,13 +243,20 @@ def diff(options: Options, names: Sequence[str]) -> Report:
         before, after = _kept(home, entry), _found(f"{root}/{entry['path']}")
         if before != after:
             files.append(_file_diff(entry["path"], before, after))
-    return Report("diff", {"environment": session.described(), "files": files})
+    return files
 
 
 def _diff_wanted(options: Options, names: Sequence[str]) -> Report:
     from .workflow import plan_apply
 
-    session, planned = plan_apply(options, names)
+    environment, files, notes = plan_apply(options, names, _wanted_files)
+    data: dict[str, Any] = {"environment": environment, "files": files}
+    return Report("diff", data, notes=notes)
+
+
+def _wanted_files(
+    session: Session, planned: Planned
+) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
     files = []
     for change in planned.work.changes:
         if change.path.endswith(".dist-info/RECORD"):
@@ -234,9 +270,7 @@ def _diff_wanted(options: Options, names: Sequence[str]) -> Report:
                 data = before[0] if before is not None else b""
             after = (data, _git_mode(change.new))
         files.append(_file_diff(change.path, before, after))
-    report = Report("diff", {"environment": session.described(), "files": files})
-    report.notes += planned.notes
-    return report
+    return session.described(), files, planned.notes
 
 
 #: What git says of a file: its bytes (of a symlink: its target) and mode; None: absent.

@@ -211,6 +211,8 @@ def _status(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
     if data["problems"]:
         lines.append(style("problems:", "red"))
         lines += [f"  {line}" for line in problem_lines(data["problems"])]
+    if data["next"]:
+        lines.append(f"next: {style(data['next'], 'cyan')}")
     return lines
 
 

@@ -29,7 +29,7 @@ from .model import Bundle, Patch
 from .patchfile import parse
 from .plan import Key, Step, reverse_file
 from .record import Record
-from .state import BLOBS, BundleEntry, Home, VariantEntry, read_own
+from .state import BLOBS, BundleEntry, Home, State, VariantEntry, read_own
 
 
 class PatchBytes(NamedTuple):
@@ -127,7 +127,7 @@ def choose_loose(env: Environment, path: str, data: bytes, way: Way) -> Chosen:
     return Chosen(bundle, None, (part,), way=way)
 
 
-def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
+def from_record(env: Environment, home: Home, state: State, entry: BundleEntry) -> Chosen:
     """An applied bundle as it was recorded, whatever its directory says now."""
 
     def blob(sha256: str) -> bytes:
@@ -172,8 +172,9 @@ def from_record(env: Environment, home: Home, entry: BundleEntry) -> Chosen:
                 f" {entry['name']}; installed is " + ("none" if dist is None else dist.version),
                 code="release-changed",
                 bundle=entry["name"],
-                hint=f"apply it anew: patchkit apply {entry['name']}, or drop its record:"
-                " patchkit revert --all --forget",
+                hint="apply the set anew: patchkit apply "
+                + " ".join(recorded["name"] for recorded in state["bundles"])
+                + ", or drop its record: patchkit revert --all --forget",
             )
         parts.append(
             Part(

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .distributions import tree_distribution
 from .environment import VARIABLES, Environment, open_environment
 from .errors import Fault, Refused
 from .state import Home
+
+if TYPE_CHECKING:
+    from .signals import Held
 
 #: (data, style, verbose) → lines; a style is (text, colour) → text.
 Render = Callable[[dict[str, Any], Callable[[str, str], str], bool], list[str]]
@@ -21,7 +24,8 @@ Render = Callable[[dict[str, Any], Callable[[str, str], str], bool], list[str]]
 class Options:
     """What the command line says before the command, and what surrounds the process.
 
-    ``noted`` keeps the ``environment`` object of the JSON for a command that fails later.
+    ``noted`` keeps the ``environment`` object of the JSON for a command that fails later;
+    ``signals`` are those that a command holds from its start to the end of its output.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class Options:
         self.environ: Mapping[str, str] = {} if environ is None else environ
         self.cwd = cwd
         self.noted: dict[str, Any] = {}
+        self.signals: Held | None = None
 
 
 class Report:

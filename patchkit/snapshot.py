@@ -77,7 +77,9 @@ class Snapshot:
         self._roots = roots
         self._owners = owners
         self._entries: dict[Key, FileEntry] = {}
+        self._recorded: list[str] = []
         if state is not None:
+            self._recorded = [bundle["name"] for bundle in state["bundles"]]
             for entry in state["files"]:
                 self._entries[(state["roots"][entry["root"]], entry["path"])] = entry
         self._seen: dict[Key, Seen] = {}
@@ -87,7 +89,7 @@ class Snapshot:
         self._own: Root | None = None
         self._attributes = True
         self.taken_as_pristine: list[Key] = []
-        self.reinstalled: list[Key] = []
+        self.reinstalled: list[tuple[Key, str]] = []
 
     def close(self) -> None:
         """Close what was opened for kept pristine bytes."""
@@ -171,14 +173,14 @@ class Snapshot:
             if same(now, entry["before"]) and data is not None and now is not None:
                 view = FileState("file", now["mode"], data, now["sha256"])
             return Seen(now, entry["before"], status, view=view, entry=entry)
-        gone = now is None and (self._forget or self._is_uninstalled(key))
+        gone = now is None and self._is_away(key)
         if gone or same(now, entry["before"]) or self._is_pristine(key, now, data):
             # A package manager put the file back: nothing of ours is in it.  Only who
             # applies those very bundles again means to have them on it.
             again = bool(entry["bundles"]) and self._asked >= set(entry["bundles"])
             if not again and not self._forget:
                 raise self._reinstalled(key, now, entry)
-            self.reinstalled.append(key)
+            self.reinstalled.append((key, "is gone" if gone else "was reinstalled meanwhile"))
             return self._see_fresh(key, trusted=True)
         error = self._drift(key, now, "it is neither what patchkit wrote nor pristine")
         raise error.at(bundle=", ".join(entry["bundles"]) or None)
@@ -271,15 +273,16 @@ class Snapshot:
         record = self.record(dist) if added else None
         return record is not None and bool(record.rows(added))
 
-    def _is_uninstalled(self, key: Key) -> bool:
-        """Whether the distribution is gone, or another release that has no such file."""
+    def _is_away(self, key: Key) -> bool:
+        """Whether an uninstall took an absent file away: its distribution is gone, or is
+        another release that has no such file.  Where no RECORD tells, ``forget`` does."""
         dist = self._owners.get(key)
         if dist is None:
-            return self._entries[key]["owner"] != ""
-        if dist.kind != "wheel" or not dist.dist_info:
-            return False
-        record = self.record(dist)
-        return record is not None and key[1] not in record.rows((key[1],))
+            return self._forget or self._entries[key]["owner"] != ""
+        record = self.record(dist) if dist.kind == "wheel" and dist.dist_info else None
+        if record is None:
+            return self._forget
+        return key[1] not in record.rows((key[1],))
 
     def _linked_install(self, dist: Distribution | None) -> bool:
         return dist is not None and dist.kind == "wheel"
@@ -323,15 +326,16 @@ class Snapshot:
         )
 
     def _reinstalled(self, key: Key, now: Ident | None, entry: FileEntry) -> DriftError:
-        names = " ".join(entry["bundles"])
+        names = " ".join(self._recorded)
         what = "is gone" if now is None else "is pristine again: it was reinstalled or restored"
+        first = "" if self._owners.get(key) or not entry["owner"] else f"install {entry['owner']}; "
         return DriftError(
             f"{self._roots[key[0]].full(key[1])} {what}",
             code="reinstalled",
             file=key[1],
             bundle=", ".join(entry["bundles"]) or None,
-            hint=f"patchkit apply {names} puts the patch on again; patchkit revert --all --forget"
-            " drops the record of it, and leaves the file as it is",
+            hint=f"{first}patchkit apply {names} puts the patch on again; patchkit revert --all"
+            " --forget drops the record of it, and leaves the file as it is",
         )
 
     # -- kept pristine bytes --------------------------------------------------------

@@ -201,49 +201,35 @@ class Home:
             )
         return value
 
-    def state_mark(self) -> tuple[int, ...]:
-        """Changes whenever another state was published or a change began or ended."""
-        marks: list[int] = []
-        for name in (STATE, JOURNAL, STAGED):
+    def mark(self) -> tuple[tuple[int, int] | bytes | None, ...]:
+        """Changes whenever another state was published, or a change began or ended: also one
+        that was rolled back, since no two holders of the lock write the same note."""
+        marks: list[tuple[int, int] | bytes | None] = []
+        for name in (STAGED, JOURNAL, STATE):
             try:
                 status = os.lstat(f"{self.holder}/{name}")
             except OSError:
-                marks.append(0)
+                marks.append(None)
             else:
-                marks += (status.st_ino, status.st_mtime_ns)
-        return tuple(marks)
+                marks.append((status.st_ino, status.st_mtime_ns))
+        return (*marks, self.note())
+
+    @staticmethod
+    def is_unfinished(mark: tuple[tuple[int, int] | bytes | None, ...]) -> bool:
+        """Whether a command was under way, or had been interrupted, at that mark."""
+        return mark[0] is not None or mark[1] is not None
 
     def unfinished(self) -> bool:
         """Whether a command is under way, or was interrupted."""
-        return os.path.lexists(f"{self.holder}/{STAGED}") or os.path.lexists(
-            f"{self.holder}/{JOURNAL}"
-        )
+        return self.is_unfinished(self.mark())
 
-    def holder_alive(self) -> bool:
-        """Whether a live process holds the lock.  Needs no write permission."""
-        import fcntl
-
+    def note(self) -> bytes | None:
+        """What the last holder of the lock wrote into it; None where there is no lock, or it
+        cannot be read."""
         try:
-            descriptor = os.open(f"{self.holder}/{LOCK}", _OPEN)
-        except PermissionError:
-            return True  # it cannot be seen, so it may be
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
-
-    def lock_note(self) -> str:
-        """Who holds the lock, as it wrote there: command, process and host."""
-        try:
-            note = json.loads(read_own(f"{self.holder}/{LOCK}", most=MAX_NOTE) or b"")
-            return f"process {note['pid']} on {note['host']} ({note['command']})"
-        except (OSError, PatchkitError, ValueError, KeyError, TypeError, RecursionError):
-            return "another process"
+            return read_own(f"{self.holder}/{LOCK}", most=MAX_NOTE)
+        except (OSError, PatchkitError):
+            return None
 
 
 def same(one: Ident | None, other: Ident | None) -> bool:

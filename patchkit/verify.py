@@ -9,15 +9,13 @@ where one of them differs.  Must not repair anything.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Sequence
-from typing import Any, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict
 
-from .errors import Locked, PatchkitError, SymlinkedFolder
+from .errors import PatchkitError, Refused, SymlinkedFolder
 from .fsio import Root, digest
-from .state import FileEntry, Home, Ident, State, ident_on_disk, same
-
-_POLL = 0.05
+from .lock import steady
+from .state import DistributionEntry, FileEntry, Home, Ident, State, ident_on_disk, same
 
 
 class Problem(TypedDict, total=False):
@@ -39,24 +37,17 @@ def verify_recorded(
 
     A change under way is waited for; raises :class:`Locked` after ``timeout`` seconds.
     """
-    deadline = time.monotonic() + timeout
-    while True:
-        mark = home.state_mark()
-        if home.unfinished():
-            if not home.holder_alive() and home.unfinished():
-                return home.read_state(), [_interrupted(home)]
-        else:
-            state = home.read_state()
-            problems = check(home, state, names)
-            # A problem seen while someone changes the environment is none of its own.
-            if not problems or (home.state_mark() == mark and not home.unfinished()):
-                return state, problems
-        if time.monotonic() >= deadline:
-            raise Locked(
-                f"a change is under way: the environment is held by {home.lock_note()}",
-                hint="wait for it to end, or give it longer with --lock-timeout SECONDS",
-            )
-        time.sleep(_POLL)
+
+    def look() -> tuple[State | None, list[Problem]]:
+        state = home.read_state()
+        return state, check(home, state, names)
+
+    try:
+        return steady(home, timeout, look, lambda found: not found[1])
+    except Refused as error:
+        if error.code != "interrupted":
+            raise
+        return home.read_state(), [_interrupted(error)]
 
 
 def check(home: Home, state: State | None, names: Sequence[str]) -> list[Problem]:
@@ -78,14 +69,28 @@ def check(home: Home, state: State | None, names: Sequence[str]) -> list[Problem
     roots: list[Root | None] = []
     try:
         roots += [_open(home.resolve(name)) for name in state["roots"]]
-        problems += _check_releases(home, state)
-        _check_files(state, roots, problems)
-        _check_asserts(state, roots, problems)
+        releases = {dist["name"]: _release(home, dist) for dist in state["distributions"]}
+        again = f"patchkit apply {' '.join(applied)}"
+        problems += _check_releases(releases, again)
+        explained = _check_files(state, roots, releases, again, problems)
+        others = {release.name for release in releases.values() if release.changed}
+        _check_asserts(state, roots, explained, others, problems)
     finally:
         for root in roots:
             if root is not None:
                 root.close()
     return problems
+
+
+class _Release(NamedTuple):
+    """What was patched, and what is there of it now: ``info`` is its ``.dist-info``, None
+    where it is none of a wheel or gone; ``now`` the releases that are installed instead."""
+
+    name: str
+    version: str
+    info: str | None
+    changed: bool
+    now: str | None
 
 
 def _open(path: str) -> Root | None:
@@ -95,39 +100,73 @@ def _open(path: str) -> Root | None:
         return None
 
 
-def _check_releases(home: Home, state: State) -> list[Problem]:
-    problems = []
-    for dist in state["distributions"]:
-        info = dist["dist_info"]
-        if info is None or os.path.isdir(os.path.join(home.holder, info)):
-            continue
-        problems.append(
-            Problem(
-                kind="release-changed",
-                bundle=None,
-                file=None,
-                message=f"{dist['name']} {dist['version']} was patched, installed is"
-                f" {_installed_now(home, info) or 'none'}",
-                hint="patchkit apply BUNDLE puts it on what is installed now; patchkit revert"
-                " --all --forget drops the record",
-            )
-        )
-    return problems
-
-
-def _installed_now(home: Home, info: str) -> str | None:
-    """The release that is there instead; ``info`` is the ``.dist-info`` that is gone."""
-    folder, file = os.path.split(os.path.join(home.holder, info))
+def _release(home: Home, dist: DistributionEntry) -> _Release:
+    name, version, recorded = dist["name"], dist["version"], dist["dist_info"]
+    if recorded is None:
+        return _Release(name, version, None, changed=False, now=None)
+    info = os.path.join(home.holder, recorded)
+    # An uninstall that could not remove a stray file leaves a folder without METADATA.
+    if _is_installed(info):
+        of_wheel = info if dist["kind"] == "wheel" else None
+        return _Release(name, version, of_wheel, changed=False, now=None)
+    folder, file = os.path.split(info)
     start = file.removesuffix(".dist-info").rpartition("-")[0] + "-"
     try:
-        found = [n for n in os.listdir(folder) if n.startswith(start)]
+        found = sorted(
+            entry
+            for entry in os.listdir(folder)
+            if entry.startswith(start)
+            and entry.endswith(".dist-info")
+            and _is_installed(os.path.join(folder, entry))
+        )
     except OSError:
-        return None
-    versions = [n[len(start) :].removesuffix(".dist-info") for n in found]
-    return ", ".join(sorted(versions)) or None
+        found = []
+    versions = ", ".join(entry[len(start) :].removesuffix(".dist-info") for entry in found)
+    now = os.path.join(folder, found[0]) if found else None
+    return _Release(name, version, now, changed=True, now=versions or None)
 
 
-def _check_files(state: State, roots: list[Root | None], problems: list[Problem]) -> None:
+def _is_installed(info: str) -> bool:
+    if info.endswith(".dist-info"):
+        return os.path.isfile(os.path.join(info, "METADATA"))
+    return os.path.lexists(info)
+
+
+def _check_releases(releases: Mapping[str, _Release], again: str) -> list[Problem]:
+    return [
+        Problem(
+            kind="release-changed",
+            bundle=None,
+            file=None,
+            message=f"{release.name} {release.version} was patched, installed is"
+            f" {release.now or 'none'}",
+            hint=_hint_of_release(release, again),
+        )
+        for release in releases.values()
+        if release.changed
+    ]
+
+
+def _hint_of_release(release: _Release, again: str) -> str:
+    forget = "patchkit revert --all --forget"
+    if release.now is None:
+        return (
+            f"install {release.name}=={release.version} again, then: {again}; or, where it is to"
+            f" stay away: {forget}"
+        )
+    return f"{again} puts the set on {release.now}; where none of it fits that release: {forget}"
+
+
+def _check_files(
+    state: State,
+    roots: list[Root | None],
+    releases: Mapping[str, _Release],
+    again: str,
+    problems: list[Problem],
+) -> set[tuple[int, str]]:
+    """Returns the files that an installer put back or took away: what an assertion says of
+    these follows from that."""
+    explained: set[tuple[int, str]] = set()
     for entry in state["files"]:
         root = roots[entry["root"]]
         error: str | None = None
@@ -140,25 +179,60 @@ def _check_files(state: State, roots: list[Root | None], problems: list[Problem]
             error = getattr(caught, "strerror", None) or str(caught)
         if error is None and same(now, entry["after"]):
             continue
+        if error is not None:
+            what, hint = f"cannot be read: {error}", "see why, then verify again"
+        else:
+            release = releases.get(entry["owner"])
+            replaced = _as_installed(entry, now, release)
+            if replaced or now is None:
+                explained.add((entry["root"], entry["path"]))
+            what = _difference(entry, now, release, replaced=replaced)
+            hint = _hint_of_file(now, release, again, replaced=replaced)
         problems.append(
             Problem(
                 kind="drift",
                 bundle=", ".join(entry["bundles"]) or None,
                 file=entry["path"],
-                message=f"{entry['path']}: "
-                + (f"cannot be read: {error}" if error else _difference(entry, now)),
-                hint=_drift_hint(entry, now),
+                message=f"{entry['path']}: {what}",
+                hint=hint,
             )
         )
+    return explained
 
 
-def _difference(entry: FileEntry, now: Ident | None) -> str:
-    after, before = entry["after"], entry["before"]
+def _as_installed(entry: FileEntry, now: Ident | None, release: _Release | None) -> bool:
+    """Whether a file is as an installer leaves it: what it was before the patch, or what the
+    RECORD of the release that is there says, which lists no file that is absent."""
+    if now is not None and same(now, entry["before"]):
+        return True
+    if release is None or release.info is None:
+        return now is None and release is not None and release.changed
+    from .record import Record
+
+    try:
+        record = Record.load(release.info)
+    except PatchkitError:
+        return False
+    if record is None:
+        return False
+    row = record.rows((entry["path"],)).get(entry["path"])
+    if row is None or now is None:
+        return row is None and now is None
+    return now["kind"] == "file" and row.digest_hex == now["sha256"]
+
+
+def _difference(
+    entry: FileEntry, now: Ident | None, release: _Release | None, *, replaced: bool
+) -> str:
+    after = entry["after"]
     if now is None:
-        return "is missing"
+        gone = release is not None and release.changed and release.now is None
+        return f"is missing: {entry['owner']} is not installed any more" * gone or "is missing"
+    if replaced and release is not None and release.changed:
+        return f"is as {release.name} {release.now} has it, unpatched"
     if after is None:
         return "is there again, although a patch removed it"
-    if same(now, before):
+    if replaced:
         return "is pristine again, unpatched (reinstalled or restored by someone else)"
     if now["kind"] != after["kind"]:
         return f"is now a {now['kind']}, not a {after['kind']}"
@@ -167,14 +241,42 @@ def _difference(entry: FileEntry, now: Ident | None) -> str:
     return "differs from what patchkit wrote"
 
 
-def _drift_hint(entry: FileEntry, now: Ident | None) -> str:
-    if now is not None and same(now, entry["before"]):
-        return "patchkit apply of the same bundles puts the patch back"
-    owner = entry["owner"] or "the distribution"
-    return f"patchkit diff shows what is there; undo the edit, or reinstall {owner} and apply again"
+def _hint_of_file(
+    now: Ident | None, release: _Release | None, again: str, *, replaced: bool
+) -> str:
+    if release is not None and release.changed:
+        return _hint_of_release(release, again)
+    if replaced:
+        return f"{again} puts the patch on again"
+    if release is None or release.info is None:
+        return "patchkit diff shows what is there; undo what was done to it"
+    reinstall = f"{_reinstall(release)} && {again}"
+    if now is None:
+        return reinstall
+    return f"keep your edit if it matters (patchkit diff shows it), then: {reinstall}"
 
 
-def _check_asserts(state: State, roots: list[Root | None], problems: list[Problem]) -> None:
+def _reinstall(release: _Release) -> str:
+    """How whoever installed a wheel puts its files back."""
+    tool = "pip install --force-reinstall"
+    try:
+        with open(os.path.join(release.info or "", "INSTALLER"), "rb") as file:
+            if file.read(16).strip() == b"uv":
+                tool = "uv pip install --reinstall"
+    except OSError:
+        pass
+    return f"{tool} --no-deps {release.name}=={release.version}"
+
+
+def _check_asserts(
+    state: State,
+    roots: list[Root | None],
+    explained: set[tuple[int, str]],
+    others: set[str],
+    problems: list[Problem],
+) -> None:
+    """``others`` are distributions of which another release is there, or none: no assertion was
+    ever judged on that."""
     digests = {
         (e["root"], e["path"]): None if e["after"] is None else e["after"]["sha256"]
         for e in state["files"]
@@ -184,6 +286,10 @@ def _check_asserts(state: State, roots: list[Root | None], problems: list[Proble
     clock: list[Any] = []
     for entry in state["asserts"]:
         root = roots[entry["root"]]
+        if any((entry["root"], path) in explained for path in entry["reads"]):
+            continue
+        if entry["assertion"].get("distribution") in others:
+            continue
         for path, recorded in entry["reads"].items():
             key = (entry["root"], path)
             if key not in digests or path in drifted:
@@ -234,11 +340,7 @@ def _judge(
     problems.append(problem)
 
 
-def _interrupted(home: Home) -> Problem:
+def _interrupted(error: Refused) -> Problem:
     return Problem(
-        kind="interrupted",
-        bundle=None,
-        file=None,
-        message=f"a patchkit command on {home.base} was interrupted and is not finished",
-        hint="patchkit recover",
+        kind="interrupted", bundle=None, file=None, message=error.message, hint=error.hint or ""
     )

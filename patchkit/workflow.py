@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from . import bundles as source
 from .distributions import tree_distribution
-from .errors import Refused, UsageError
+from .errors import PatchkitError, Refused, UsageError
 from .fitting import Loaded, Pristine, choose
 from .fsio import Root
 from .journal import commit
 from .journal import recover as recover_journal
-from .lock import hold
+from .lock import hold, steady, take_sources
 from .manifest import split_requirement
 from .model import Bundle
 from .planning import Planned, compute
-from .roots import Roots
-from .series import Chosen, Way, from_record
+from .roots import Roots, Take
+from .series import Chosen, Way, from_record, root_name
 from .session import Options, Report, Session, locate, translate
-from .signals import held
+from .signals import Held, held
 from .staging import preflight
 from .state import BundleEntry, Home, State
 
+T = TypeVar("T")
 Wanted = Callable[["State | None"], "list[Chosen]"]
 
 
@@ -45,61 +47,93 @@ def apply(
     A bundle that has nothing to do here (all of it is upstream, or what it would change is
     not there) is no part of the set, and nothing is written for it.
     """
-    session = Session(options)
-    choice = _Choice(session, names, way or Way())
-    asked = _recorded_names(names)
-    if not session.home.exists() and not choice.wanted(None):
-        report = _report(session, "apply", None, None)
-    else:
-        report = _change(session, "apply", choice.wanted, dry_run=dry_run, asked=asked)
+    with held(options.signals) as signals:
+        with signals.at_once():
+            session = Session(options)
+            choice = _Choice(session, names, way or Way())
+            nothing = not session.home.exists() and not choice.wanted(None)
+        if nothing:
+            report = _report(session, "apply", None, None)
+        else:
+            asked = _recorded_names(names)
+            report = _change(session, signals, "apply", choice.wanted, dry_run=dry_run, asked=asked)
     report.data["upstream"] = [
         {"name": name, "reason": reason} for name, reason in choice.without.items()
     ]
     return report
 
 
-def plan_apply(options: Options, names: Sequence[str]) -> tuple[Session, Planned]:
-    """What :func:`apply` would do, computed and checked, nothing written."""
+def plan_apply(options: Options, names: Sequence[str], then: Callable[[Session, Planned], T]) -> T:
+    """What :func:`apply` would do, computed and checked, nothing written: what ``then``
+    makes of it, in the same unchanged environment."""
     session = Session(options)
-    _refuse_unfinished(session)
     choice = _Choice(session, names, Way())
-    state = session.home.read_state()
-    return session, compute_set(session, state, choice.wanted, _recorded_names(names))
+    asked = _recorded_names(names)
+
+    def look() -> T:
+        state = session.home.read_state()
+        return then(session, compute_set(session, state, choice.wanted(state), asked))
+
+    return _steadily(session, look)
 
 
 class _Choice:
     """The bundles asked for, chosen for the environment as it is recorded.
 
     They are chosen before the lock is taken, so that what cannot be is refused without a
-    write, and again only where the record changed meanwhile.  ``without`` maps the ones
-    that have nothing to do to why.
+    write, and again where the record changed meanwhile, or a change was under way.
+    ``without`` maps the ones that have nothing to do to why.
     """
 
     def __init__(self, session: Session, names: Sequence[str], way: Way) -> None:
         _settle_tree(session)
         self._session = session
-        self._loaded = [_load_named(session, name, way) for name in names]
+        self._loaded: list[Loaded] = []
+        self._not_offered: list[Refused] = []
+        for name in names:
+            try:
+                self._loaded.append(_load_named(session, name, way))
+            except Refused as error:
+                if error.code != "unknown-bundle" or error.bundle not in _applied(session.home):
+                    raise
+                self._not_offered.append(error)
         _settle(session, self._loaded)
         self.without: dict[str, str] = {}
         self._notes: tuple[str, ...] = ()
         self._chosen: list[Chosen] = []
-        self._serial: int | None = -1
-        if not session.home.unfinished():
-            self._choose(session.home.read_state())
+        self._state: State | None = None
+        self._is_chosen = False
+        mark = session.home.mark()
+        if not session.home.is_unfinished(mark):
+            try:
+                self._choose(session.home.read_state())
+            except (OSError, PatchkitError):
+                if session.home.mark() == mark:
+                    raise
+            # What was seen of a change under way does not count.
+            self._is_chosen = session.home.mark() == mark
 
     def _choose(self, state: State | None) -> None:
         session = self._session
+        self.without.clear()
+        applied = {} if state is None else {entry["name"]: entry for entry in state["bundles"]}
         asked = [item.bundle.name for item in self._loaded]
+        asked += [str(error.bundle) for error in self._not_offered]
         with Pristine(session.env, session.home, state, asked) as view:
             chosen = [item.choose(view) for item in self._loaded]
+            for error in self._not_offered:
+                # Nobody offers it any more; where it is applied, its record has all of it.
+                if state is None or error.bundle not in applied:
+                    raise error
+                entry = applied[error.bundle]
+                chosen.append(from_record(session.env, session.home, state, entry))
             self._chosen = add_to_set(session, view, state, chosen, self.without)
         self._notes = tuple(note for item in chosen for note in item.notes)
-        self._serial = _serial(state)
+        self._state, self._is_chosen = state, True
 
     def wanted(self, state: State | None) -> list[Chosen]:
         """The whole set that is wanted then."""
-        if _serial(state) != self._serial:
-            self.without.clear()
+        if not self._is_chosen or state != self._state:
             self._choose(state)
         applied = {} if state is None else {entry["name"]: entry for entry in state["bundles"]}
         for item in self._loaded:
@@ -112,8 +146,10 @@ class _Choice:
         return self._chosen
 
 
-def _serial(state: State | None) -> int | None:
-    return None if state is None else state["serial"]
+def _applied(home: Home) -> set[str]:
+    """What is applied at the moment; it may be other things once the lock is held."""
+    state = home.read_state()
+    return set() if state is None else {entry["name"] for entry in state["bundles"]}
 
 
 def _digests(entry: BundleEntry) -> list[str]:
@@ -176,7 +212,8 @@ def add_to_set(
         if name not in by_name:
             if name in applied:
                 try:
-                    by_name[name] = from_record(env, home, applied[name])
+                    assert state is not None
+                    by_name[name] = from_record(env, home, state, applied[name])
                 except Refused as error:
                     if error.code != "release-changed":
                         raise
@@ -208,7 +245,6 @@ def revert(
 ) -> Report:
     """Take bundles out of the applied set.  With ``forget``, files that a reinstall put
     back, or an uninstall took away, are left as they are instead of being refused."""
-    session = Session(options)
     asked = _recorded_names(names)
     notes: list[str] = []
 
@@ -218,7 +254,9 @@ def revert(
             return []
         _check_known(session, asked, entries, notes)
         staying = [entry for entry in entries if entry["name"] not in asked]
-        chosen = [from_record(session.env, session.home, entry) for entry in staying]
+        chosen = []
+        if state is not None:
+            chosen = [from_record(session.env, session.home, state, entry) for entry in staying]
         for item in chosen:
             for requirement in item.bundle.requires:
                 name = split_requirement(requirement)[0]
@@ -231,7 +269,10 @@ def revert(
                     )
         return chosen
 
-    report = _change(session, "revert", wanted, dry_run=dry_run, forget=forget)
+    with held(options.signals) as signals:
+        with signals.at_once():
+            session = Session(options)
+        report = _change(session, signals, "revert", wanted, dry_run=dry_run, forget=forget)
     report.notes += notes
     return report
 
@@ -253,20 +294,19 @@ def _check_known(
 
 def recover(options: Options) -> Report:
     """Finish what an interrupted command left."""
-    session = Session(options)
-    report = Report("recover", {"environment": session.described(), "recovered": None})
-    if not session.home.exists():
-        return report
-    with (
-        held() as signals,
-        hold(session.home, "recover", options.lock_timeout, signals.check) as own,
-    ):
-        roots = Roots(session.home)
-        try:
-            report.data["recovered"] = recover_journal(own, session.home, roots)
-            report.changed = True
-        finally:
-            roots.close()
+    with held(options.signals) as signals:
+        with signals.at_once():
+            session = Session(options)
+        report = Report("recover", {"environment": session.described(), "recovered": None})
+        if not session.home.exists():
+            return report
+        with hold(session.home, "recover", options.lock_timeout, signals.check) as own:
+            roots = Roots(session.home, _taking(session, signals))
+            try:
+                report.data["recovered"] = recover_journal(own, session.home, roots)
+                report.changed = True
+            finally:
+                roots.close()
     return report
 
 
@@ -275,6 +315,7 @@ def recover(options: Options) -> Report:
 
 def _change(
     session: Session,
+    signals: Held,
     command: str,
     wanted: Wanted,
     *,
@@ -284,24 +325,30 @@ def _change(
 ) -> Report:
     home = session.home
     if dry_run:
-        _refuse_unfinished(session)
-        before = home.read_state()
-        planned = compute_set(session, before, wanted, asked, forget=forget)
-        report = _report(session, command, planned, before)
-        missing = _missing_permission(home, planned)
-        report.notes += [] if missing is None else [missing]
+
+        def look() -> tuple[State | None, Planned]:
+            state = home.read_state()
+            return state, compute_set(session, state, wanted(state), asked, forget=forget)
+
+        with signals.at_once():
+            before, planned = _steadily(session, look)
+            report = _report(session, command, planned, before)
+            missing = _missing_permission(home, planned)
+            report.notes += [] if missing is None else [missing]
         return report
     if command == "revert" and not home.exists():
         wanted(None)
         return _report(session, command, None, None)
-    with held() as signals, hold(home, command, session.options.lock_timeout, signals.check) as own:
-        roots = Roots(home)
+    with hold(home, command, session.options.lock_timeout, signals.check) as own:
+        roots = Roots(home, _taking(session, signals))
         try:
             recovered = recover_journal(own, home, roots)
             with signals.at_once():
                 _must_be_the_only_record(session, home)
                 before = home.read_state()
-                planned = compute_set(session, before, wanted, asked, forget=forget)
+                chosen = wanted(before)
+                _hold_sources(home, roots, before, chosen)
+                planned = compute_set(session, before, chosen, asked, forget=forget)
             warnings: list[str] = []
             if not planned.nothing_to_do:
                 warnings = commit(
@@ -310,7 +357,7 @@ def _change(
         finally:
             roots.close()
     report = _report(session, command, planned, before)
-    report.changed = True
+    report.changed = recovered is not None or not planned.nothing_to_do
     report.notes += planned.work.notes
     report.notes += warnings
     if recovered is not None:
@@ -318,6 +365,20 @@ def _change(
         way = {"forward": "finished", "back": "undone", "tidied": "tidied up"}[recovered]
         report.notes.insert(0, f"an interrupted command was {way} first")
     return report
+
+
+def _taking(session: Session, signals: Held) -> Take:
+    timeout = session.options.lock_timeout
+    return lambda path: take_sources(path, timeout, signals.check)
+
+
+def _hold_sources(home: Home, roots: Roots, state: State | None, chosen: Iterable[Chosen]) -> None:
+    """Before the first look at sources outside of the environment; those that a loose patch
+    turns out to fit are held from the commit on."""
+    names = set() if state is None else set(state["roots"])
+    names |= {root_name(home, part.distribution.root) for item in chosen for part in item.parts}
+    for name in sorted(names):
+        roots.hold(name)
 
 
 def _must_be_the_only_record(session: Session, home: Home) -> None:
@@ -348,26 +409,28 @@ def _missing_permission(home: Home, planned: Planned) -> str | None:
     return None if error is None else f"this user could not do it: {translate(error).message}"
 
 
-def _refuse_unfinished(session: Session) -> None:
-    if session.home.unfinished():
-        raise Refused(
-            "a command on this environment was interrupted or is under way",
-            code="interrupted",
-            hint="patchkit recover",
-        )
+def _steadily(session: Session, look: Callable[[], T]) -> T:
+    """What is computed without a lock, of an environment that nobody changes meanwhile."""
+    notes = list(session.notes)
+
+    def look_again() -> T:
+        session.notes = list(notes)
+        return look()
+
+    return steady(session.home, session.options.lock_timeout, look_again)
 
 
 def compute_set(
     session: Session,
     state: State | None,
-    wanted: Wanted,
+    chosen: list[Chosen],
     asked: Sequence[str] = (),
     *,
     forget: bool = False,
 ) -> Planned:
     """What the wanted set changes, computed and checked, nothing written."""
     environ = session.options.environ
-    return compute(session.env, session.home, state, wanted(state), environ, asked, forget=forget)
+    return compute(session.env, session.home, state, chosen, environ, asked, forget=forget)
 
 
 def _recorded_names(names: Sequence[str]) -> list[str]:

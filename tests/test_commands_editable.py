@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +13,7 @@ import pytest
 
 from tests import releases
 from tests.support.editable import CORE, FILES, MORE, checkout, dirty, installed_editable
-from tests.support.lab import ALPHA, STATE, Lab, Site, changed
+from tests.support.lab import ALPHA, STATE, Lab, Site, changed, needs_tool
 
 pytest_plugins = ("tests.support.fixtures",)
 
@@ -279,3 +282,39 @@ def test_an_editable_install_without_git(lab: Lab) -> None:
     lab.run(site, "revert", "--all")
     assert releases.diff_snapshots(before, releases.snapshot(folder), releases.IDENTITY) == []
     assert not Path(folder / STATE).exists()
+
+
+def test_two_environments_never_change_one_checkout_at_once(lab: Lab) -> None:
+    """Each has a record and a lock of its own; the sources are held, too."""
+    needs_tool("strace")
+    folder = checkout(lab)
+    one, two = (installed_editable(lab, folder, "uv") for _ in range(2))
+    lab.bundle("b", {"gitted": edit(lab, CORE)}, strip=None)
+    trace = lab.base / "trace"
+    trace.touch()
+    # The first rename is that of the journal, the second swaps the file.
+    stop = ("-e", "trace=renameat", "-e", "inject=renameat:signal=SIGSTOP:when=2")
+    held = lab.start(one, "apply", "b", prefix=("strace", "-f", "-qq", "-o", str(trace), *stop))
+    end = time.monotonic() + 60
+    while "--- stopped by SIGSTOP" not in trace.read_text() and time.monotonic() < end:
+        time.sleep(0.01)
+    (line,) = (line for line in trace.read_text().splitlines() if "--- stopped by" in line)
+    assert CORE[2] in (folder / CORE[0]).read_text()
+    for site, args in ((two, ("apply", "b")), (Site(folder), ("apply", "fix.patch"))):
+        (lab.base / "fix.patch").write_bytes(edit(lab, MORE))
+        command = lab.command(site, *args)
+        at = command.index("patchkit") + 1
+        command[at:at] = ["--lock-timeout", "0.2"]
+        done = subprocess.run(
+            command, cwd=lab.base, env=lab.child_env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 5, done.stderr
+        assert str(folder) in done.stderr
+    os.kill(int(line.split()[0]), signal.SIGCONT)
+    _, errors = held.communicate(timeout=60)
+    assert held.returncode == 0, errors
+    lab.run(two, "apply", "b", check=3)
+    lab.run(one, "verify", "b")
+    lab.run(one, "revert", "--all")
+    assert dirty(lab, folder) == []
+    lab.run(two, "apply", "b")

@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 
 from tests.support import wheels
-from tests.support.lab import ACME, ALPHA, BETA, BOLT, DELTA, STATE, Lab, Site, write_tree
+from tests.support.lab import (
+    ACME,
+    ALPHA,
+    BETA,
+    BOLT,
+    DELTA,
+    GAMMA,
+    STATE,
+    Lab,
+    Site,
+    needs_root,
+    write_tree,
+)
 from tests.support.wheels import Dist
 
 pytest_plugins = ("tests.support.fixtures",)
@@ -234,6 +246,101 @@ def reinstall(lab: Lab, site: Site, dist: Dist, by: str) -> None:
         wheels.pip_install([built], python=site.python, options=["--force-reinstall"])
     else:
         wheels.uv_install([built], cache=lab.cache, python=site.python, options=["--reinstall"])
+
+
+def run_next(lab: Lab, site: Site) -> str:
+    """The command that ``status`` names; it is run as shown, and puts everything right."""
+    line: str = lab.json(site, "status")["next"]
+    assert line, lab.json(site, "status")["problems"]
+    assert f"next: {line}" in lab.run(site, "status").stdout
+    lab.run(site, *line.split()[1:])
+    after = lab.json(site, "status")
+    assert after["problems"] == [] and after["next"] is None
+    return line
+
+
+def test_nothing_wrong_needs_no_command(lab: Lab) -> None:
+    site = lab.site()
+    bundles(lab)
+    assert lab.json(site, "status")["next"] is None
+    lab.run(site, "apply", "one")
+    assert lab.json(site, "status")["next"] is None
+
+
+def test_the_next_command_after_a_reinstall(lab: Lab) -> None:
+    """It names the whole recorded set, loose patches too, though their file is gone."""
+    site = lab.venv(ACME, BOLT)
+    bundles(lab)
+    path = lab.base / "loose.patch"
+    path.write_bytes(lab.edit(GAMMA))
+    lab.run(site, "apply", "one", "two", path)
+    path.unlink()
+    reinstall(lab, site, ACME, "uv")
+    before = site.picture()
+    result = lab.run(site, "revert", "--all", check=3)
+    assert "patchkit apply one two loose.patch" in result.stderr
+    assert site.differences(before) == []
+    kinds = {problem["kind"] for problem in lab.json(site, "status")["problems"]}
+    assert kinds == {"drift"}
+    assert run_next(lab, site) == "patchkit apply one two loose.patch"
+    assert GAMMA[2] in site.text(GAMMA[0])
+    lab.run(site, "revert", "--all")
+    lab.run(site, "verify", "--pristine")
+
+
+def test_the_next_command_after_another_release(lab: Lab) -> None:
+    """By the variants for it; where the set does not fit, its record is dropped."""
+    fits, other = (Dist("acme", number, dict(ACME.files)) for number in ("1.1", "1.2"))
+    other.files[ALPHA[0]] = "entirely = 'new'\n"  # type: ignore[index]
+    bundles(lab)
+    for dist, command in (
+        (fits, "patchkit apply one two"),
+        (other, "patchkit revert --all --forget"),
+    ):
+        site = lab.venv(ACME, BOLT)
+        lab.run(site, "apply", "one", "two")
+        reinstall(lab, site, dist, "uv")
+        problems = lab.json(site, "verify", check=1)["problems"]
+        assert all(command in problem["hint"] for problem in problems), problems
+        assert f"is as acme {dist.version} has it" in str(problems)
+        assert run_next(lab, site) == command
+
+
+@pytest.mark.parametrize("by", ["pip", "uv"])
+def test_the_hint_after_a_hand_edit_names_the_installer(lab: Lab, by: str) -> None:
+    site = lab.venv(ACME, BOLT, by_pip=by == "pip")
+    bundles(lab)
+    lab.run(site, "apply", "one", "two")
+    how = {"pip": "pip install --force-reinstall", "uv": "uv pip install --reinstall"}[by]
+    line = f"{how} --no-deps acme==1.0 && patchkit apply one two"
+    edit(site)
+    (site / BETA[0]).unlink()
+    status = lab.json(site, "status")
+    assert [problem["hint"].endswith(line) for problem in status["problems"]] == [True, True]
+    assert status["next"] is None, "no command of patchkit's own puts it right"
+    reinstall(lab, site, ACME, by)
+    assert run_next(lab, site) == "patchkit apply one two"
+
+
+def test_forgetting_does_not_lose_a_file_that_was_deleted_by_hand(lab: Lab) -> None:
+    site = lab.venv(ACME, BOLT)
+    bundles(lab)
+    lab.run(site, "apply", "one")
+    (site / ALPHA[0]).unlink()
+    refused(lab, site, ALPHA[0], "revert", "--all", "--forget")
+
+
+def test_the_owner_alone_is_no_drift(lab: Lab) -> None:
+    """Images and user namespaces change all owners; the kept file has its own."""
+    needs_root()
+    site = lab.site()
+    bundles(lab)
+    before = site.picture()
+    lab.run(site, "apply", "one")
+    os.chown(site / ALPHA[0], 1234, 1234)
+    lab.run(site, "verify", "one")
+    lab.run(site, "revert", "--all")
+    assert site.differences(before) == []
 
 
 @pytest.mark.parametrize("by", ["pip", "uv"])
