@@ -8,21 +8,35 @@ it to exactly the old or exactly the new contents.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import random
 import re
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests import releases
-from tests.support.lab import ACME, ALPHA, BETA, DELTA, GAMMA, STATE, Lab, Site, needs_tool
+from tests.support.lab import (
+    ACME,
+    ALPHA,
+    BETA,
+    DELTA,
+    GAMMA,
+    STATE,
+    Lab,
+    Site,
+    default_signals,
+    needs_tool,
+)
 from tests.support.wheels import Dist
 
 pytest_plugins = ("tests.support.fixtures",)
@@ -374,6 +388,104 @@ def test_a_signal_rolls_back(lab: Lab, number: signal.Signals) -> None:
         if codes.count(128 + number) == 2:
             break
     assert 128 + number in codes, codes
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.mark.parametrize(
+    ("number", "args"),
+    [
+        (signal.SIGINT, ("apply", "one")),
+        (signal.SIGTERM, ("revert", "--all")),
+        (signal.SIGHUP, ("recover",)),
+    ],
+)
+def test_a_signal_while_it_waits_for_the_lock(
+    lab: Lab, number: signal.Signals, args: tuple[str, ...]
+) -> None:
+    """Sent to the whole group of processes, as a terminal does it."""
+    site = lab.site()
+    lab.bundle("one", {"acme": lab.edit(ALPHA)})
+    lab.run(site, "apply", "one")
+    before = site.picture()
+    trace = lab.base / "trace"
+    needs_tool("strace")
+    strace = ("strace", "-qq", "-o", str(trace), "-e", "trace=flock")
+    with (site / STATE / "lock").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        process = lab.start(site, *args, prefix=strace, start_new_session=True)
+        wait_until(lambda: trace.exists() and "EAGAIN" in trace.read_text())
+        os.killpg(process.pid, number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, errors
+    assert b"rolled back" in errors
+    assert site.differences(before) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "number"), [*(("apply", number) for number in SIGNALS), ("revert", signal.SIGINT)]
+)
+def test_a_signal_while_the_outcome_is_printed(
+    lab: Lab, command: str, number: signal.Signals
+) -> None:
+    """What is done is said to be done: nobody reads, so that the output blocks."""
+    site = lab.site()
+    lab.bundle("one", {"acme": lab.edit(ALPHA)})
+    state = site / STATE / "state.json"
+    if command == "revert":
+        lab.run(site, "apply", "one")
+    args = ("apply", "one") if command == "apply" else ("revert", "--all")
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writer, bytes(4096)):
+            pass
+    os.set_blocking(writer, True)
+    process = subprocess.Popen(
+        lab.command(site, *args),
+        env=lab.child_env,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        preexec_fn=default_signals,  # noqa: PLW1509
+    )
+    os.close(writer)
+    wait_until(lambda: state.exists() == (command == "apply") and writes(process.pid))
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    os.close(reader)
+    assert process.returncode == 0, errors
+    assert f"{command} is done, but".encode() in errors
+    lab.run(site, "verify", *(["one"] if command == "apply" else []))
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Until something is so, in bounded time."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def writes(pid: int) -> bool:
+    """Whether a process blocks in a write to its standard output."""
+    return Path(f"/proc/{pid}/syscall").read_text().split()[1:2] == ["0x1"]
+
+
+def test_signals_at_every_call_of_a_rollback(lab: Lab) -> None:
+    """A second, third and tenth Ctrl-C: from its first rename on, one at every call."""
+    needs_tool("strace")
+    made = scene(lab, "apply")
+    site = made.fresh()
+    calls = ",".join(CALLS[kind] for kind in ("rename", "link", "unlink", "sync", "write"))
+    inject = f"inject={calls}:signal=SIGINT:when=14+"
+    strace = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}", "-e", inject)
+    process = lab.start(site, *made.command, prefix=strace)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert b"Traceback" not in errors
+    assert judge(made, site) == "old"
+    assert contents(site) == made.old
 
 
 def test_json_of_an_interrupted_command(lab: Lab) -> None:

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests import releases
 from tests.releases import FLASHINFER, ROOT, SGLANG
@@ -148,7 +149,7 @@ class Patchkit(Subject):
         super().__init__(change)
         for version in ("1", "2"):
             self._bundle(version)
-        self._starts: dict[str, State] = {}
+        self._expected: dict[tuple[str, ...], State] = {(): self.pristine}
 
     def _bundle(self, version: str) -> None:
         folder = self.change.folder / f"bundles-{version}"
@@ -180,9 +181,61 @@ class Patchkit(Subject):
             + "".join(targets)
         )
 
-    def _line(self, *arguments: str, version: str = "1") -> list[str]:
+    def add_other(self) -> None:
+        """A second bundle, ``other``, that meets the first in two of its files."""
+        texts = []
+        for name in self.change.files[:2]:
+            lines = (self.change.pristine / name).read_text().splitlines(keepends=True)
+            first = [f" {line}" for line in lines[:3]]
+            texts.append(f"--- a/{name}\n+++ b/{name}\n@@ -1,3 +1,4 @@\n+# other\n{''.join(first)}")
+        folder = self.change.folder / "bundles-1"
+        (folder / "patches" / "other").mkdir(exist_ok=True)
+        targets = []
+        for name, text in zip(self.change.files, texts, strict=False):
+            patch = f"other/{name.replace('/', '-')}.patch"
+            (folder / "patches" / patch).write_text(text)
+            package = "sglang" if name.startswith("sglang/") else "flashinfer-python"
+            targets.append((package, patch))
+        tables = "".join(
+            f'[[target]]\ndistribution = "{package}"\n[[target.variant]]\nversions = ">=0"\n'
+            f"strip = 1\npatches = {json.dumps([p for d, p in targets if d == package])}\n"
+            for package in sorted({package for package, _ in targets})
+        )
+        (folder / "manifests" / "other.toml").write_text(
+            f'schema = 1\nname = "other"\nversion = "1"\nsummary = "another"\n{tables}'
+        )
+
+    def expected(self, applied: tuple[str, ...]) -> State:
+        """What the files hold with these bundles applied, computed once on another tree."""
+        if applied not in self._expected:
+            tree = self.change.folder / "expected"
+            shutil.copytree(self.change.pristine, tree, symlinks=True)
+            run(self._line("apply", *applied, tree=tree), env=self.change.env)
+            self._expected[applied] = self.change.state(tree)
+            shutil.rmtree(tree)
+        return self._expected[applied]
+
+    def run(self, *arguments: str) -> None:
+        """A command that must succeed."""
+        self._run(*arguments, check=True)
+
+    def json(self, *arguments: str) -> Any:
+        """What a command says with ``--json``."""
+        return json.loads(self._run("--json", *arguments, check=True).stdout)
+
+    def start(
+        self, *arguments: str, timeout: str, prefix: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        """A command with ``--json`` that goes on by itself."""
+        line = self._line("--json", "--lock-timeout", timeout, *arguments)
+        return subprocess.Popen(
+            [*prefix, *line], env=dict(self.change.env), cwd=self.tree, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def _line(self, *arguments: str, version: str = "1", tree: Path | None = None) -> list[str]:
         bundles = self.change.folder / f"bundles-{version}"
-        base = [sys.executable, "-m", "patchkit", "--root", str(self.tree)]
+        base = [sys.executable, "-m", "patchkit", "--root", str(tree or self.tree)]
         return [*base, "--bundles", str(bundles), *arguments]
 
     def _run(self, *arguments: str, check: bool = False) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,5 @@
-"""The attacks: a kill, or an error of the system, at each call that changes a tree.
+"""The attacks: a kill, an error of the system, or a stop beside other commands, at each call
+that changes a tree.
 
 strace counts the calls and injects; the process under attack is the real command.  After
 each attack the tool is asked for its verdict, takes one of its ways back, and reverts; what
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.subjects import GitApply, Patchkit, Quilt, State, Subject, make_change
+from tests.faults import drift
+from tests.faults.held import COMMANDS as HELD_COMMANDS
+from tests.faults.held import hold_at
+from tests.faults.subjects import Change, GitApply, Patchkit, Quilt, State, Subject, make_change
+from tests.support.lab import default_signals
 
 #: What changes a tree, by what it does; strace counts each name by itself.
 CALLS = {
@@ -31,8 +35,16 @@ CALLS = {
     "attributes": ("fchmod", "chmod", "fchmodat", "fchown", "utimensat", "fsetxattr"),
     "open": ("open", "openat"),
 }
+#: Where a command is held: also where it takes the lock, and one that only reads, at that.
+HELD_CALLS = {**CALLS, "lock": ("flock",)}
+READ_CALLS = {"open": ("openat",), "look": ("newfstatat",), "lock": ("flock",)}
 KILL = "SIGKILL"
+HELD = "held"
+DRIFT = "drift"
+#: One, or one at every call from there on: also during the rollback.
+SIGNALS = {"SIGINT": 2, "SIGTERM": 15, "SIGHUP": 1, "SIGINT again and again": 2}
 ERRORS = ("ENOSPC", "EIO", "EDQUOT", "EROFS", "EACCES", "EMFILE", "EINTR")
+ATTACKS = (KILL, HELD, DRIFT, *SIGNALS, *ERRORS)
 SUBJECTS: dict[str, type[Subject]] = {
     "patchkit": Patchkit,
     "git apply": GitApply,
@@ -93,6 +105,53 @@ def sweep(
     return row
 
 
+def sweep_held(
+    subject: Patchkit,
+    command: str,
+    *,
+    calls: Sequence[str] | None = None,
+    stride: int = 1,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Row:
+    """Hold one command after every call of the kinds (every ``stride``-th), others beside it."""
+    row = Row(subject.name, HELD, command)
+    subject.add_other()
+    kinds = READ_CALLS if command == "verify" else HELD_CALLS
+    for kind in kinds if calls is None else calls:
+        for name in kinds[kind]:
+            step = stride * (9 if kind in ("open", "look") else 1)
+            for number in range(1, _MOST, step):
+                outcome = hold_at(subject, command, name, number, row.runs)
+                if not outcome.reached:
+                    break
+                row.runs += 1
+                row.mixed_at_first += outcome.mixed
+                row.mixed_after += outcome.not_serial
+                row.wrong += bool(outcome.wrong)
+                for text in outcome.wrong:
+                    progress(f"{command}, {name} {number}: {text}")
+                if not subject.revert() or subject.state() != subject.pristine:
+                    row.lost += 1
+                    subject.reset()
+        progress(f"{subject.name}, {HELD}, {command}: {kind}, {row.runs} runs")
+    return row
+
+
+def sweep_drift(change: Change, progress: Callable[[str], None]) -> Iterator[Row]:
+    """What others do to a patched environment, with each installer."""
+    for tool in drift.TOOLS:
+        for name in drift.SCENES:
+            row = Row("patchkit", f"{DRIFT} ({tool})", name)
+            with tempfile.TemporaryDirectory(dir=change.folder) as folder:
+                wrong = drift.play(Path(folder), tool, name, change.env)
+            row.runs += 1
+            row.lost += any("overwritten" in text for text in wrong)
+            row.wrong += bool(wrong)
+            for text in wrong or [f"{tool}, {name}: right"]:
+                progress(text)
+            yield row
+
+
 def _plain(subject: Subject, command: str) -> None:
     done = subprocess.run(
         subject.line(command), cwd=subject.tree, env=dict(subject.change.env),
@@ -113,17 +172,23 @@ def _attack(
     """One run; whether the call was reached."""
     subject.prepare(command)
     before = subject.state()
-    how = f"signal={attack}" if attack == KILL else f"error={attack}"
+    how, when = f"error={attack}", str(number)
+    if attack == KILL or attack in SIGNALS:
+        how = f"signal={attack.split(maxsplit=1)[0]}"
+    if "again" in attack:
+        when += "+"
     line = [
         *("strace", "-f", "-qq", "-o", str(subject.change.folder / "trace")),
-        *("-e", f"trace={call}", "-e", f"inject={call}:{how}:when={number}"),
+        *("-e", f"trace={call}", "-e", f"inject={call}:{how}:when={when}"),
         *subject.line(command),
     ]
     done = subprocess.run(
         line, cwd=subject.tree, env=dict(subject.change.env), stdin=subprocess.DEVNULL,
         capture_output=True, check=False, timeout=300,
+        preexec_fn=default_signals,
     )  # fmt: skip
-    reached = b"INJECTED" in (subject.change.folder / "trace").read_bytes()
+    mark = f"--- {attack.partition(' ')[0]} " if attack in SIGNALS else "INJECTED"
+    reached = mark.encode() in (subject.change.folder / "trace").read_bytes()
     killed = attack == KILL and done.returncode in (-9, 128 + 9)
     if not reached and not killed:
         subject.revert()
@@ -135,8 +200,15 @@ def _attack(
     said = subject.verdict(command)
     if said is not None:
         row.wrong += now != (ends[0] if said == "old" else ends[1])
+    elif attack in SIGNALS and command == "recover":
+        pass  # it came before the recovery began
     elif attack != KILL and subject.name == "patchkit" and command != "recover":
         row.wrong += 1  # an error was rolled back, and it must not call that interrupted
+    if attack in SIGNALS and command != "recover":
+        number_of = SIGNALS[attack]
+        # A process that the signal ends before it is held is 128 + n to a shell.
+        told = {0: ends[1], 128 + number_of: ends[0], -number_of: ends[0]}
+        row.wrong += now != told.get(done.returncode)
     worked = subject.go_back(subject.ways[row.runs % len(subject.ways)])
     back = subject.state()
     known = {*ends, subject.pristine}
@@ -185,20 +257,30 @@ def main() -> int:
     """The whole sweep; exit code 1 where patchkit fails one."""
     parser = argparse.ArgumentParser(prog="dev.py faults", description=__doc__)
     parser.add_argument("--tool", action="append", choices=SUBJECTS, help="default: patchkit")
-    parser.add_argument("--attack", action="append", choices=(KILL, *ERRORS))
+    parser.add_argument("--attack", action="append", choices=ATTACKS)
     parser.add_argument("--stride", type=int, default=1, help="every N-th call")
     arguments = parser.parse_args()
     if shutil.which("strace") is None:
         parser.error("needs strace")
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     rows = []
     with tempfile.TemporaryDirectory(prefix="patchkit-faults-") as folder:
         change = make_change(Path(folder))
         for name in arguments.tool or ["patchkit"]:
             subject = SUBJECTS[name](change)
-            for attack in arguments.attack or (KILL, *ERRORS):
+            show = lambda text: print(text, file=sys.stderr)  # noqa: E731
+            for attack in arguments.attack or ATTACKS:
+                if attack == HELD:
+                    if isinstance(subject, Patchkit):
+                        rows += [
+                            sweep_held(subject, command, stride=arguments.stride, progress=show)
+                            for command in HELD_COMMANDS
+                        ]
+                    continue
+                if attack == DRIFT:
+                    if isinstance(subject, Patchkit):
+                        rows += sweep_drift(change, show)
+                    continue
                 for command in subject.commands:
-                    show = lambda text: print(text, file=sys.stderr)  # noqa: E731
                     rows.append(
                         sweep(subject, attack, command, stride=arguments.stride, progress=show)
                     )

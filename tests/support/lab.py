@@ -353,12 +353,13 @@ class Lab:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             # A suite in the background, or under nohup, has these ignored; a command has not.
-            preexec_fn=_default_signals,  # noqa: PLW1509
+            preexec_fn=default_signals,  # noqa: PLW1509
             **more,
         )
 
 
-def _default_signals() -> None:
+def default_signals() -> None:
+    """In a child: what a shell in the background, or nohup, made it ignore ends it again."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
