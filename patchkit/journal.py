@@ -228,7 +228,7 @@ def _outside(home: Home, journal: dict[str, Any]) -> list[str]:
     """
     warnings = []
     for source, target in journal["caches"]:
-        if os.path.isdir(source):
+        if os.path.lexists(source):
             try:
                 move_tree(source, target)
             except OSError as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from . import bundles
 from .errors import ManifestError, PatchkitError, PatchSyntaxError, Refused
-from .jit import is_compiled, is_generator
+from .jit import cache_of, is_compiled, is_generator
 from .manifest import (
     parse_manifest,
     render_lock,
@@ -502,7 +502,8 @@ def _lint_caches(bundle: Bundle, patches: Mapping[str, Patch]) -> Iterator[Probl
             names = {name for name in (part.old_path, part.new_path) if name is not None}
             if any(is_compiled(name) or is_generator(name) for name in names):
                 text = f"{_shown(_bare(part.path, part))} is compiled by a JIT; no cache is named"
-                hint = 'name what to set aside: [caches] flashinfer-jit = ["MODULE"]'
+                kind = cache_of(part.path)
+                hint = f'name what to set aside: [caches] {kind} = ["MODULE"]'
                 yield Problem("no-cache", "error", f"patches/{path}", part.line, text, hint)
                 break
 

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from .errors import ManifestError
+from .jit import CACHES
 from .model import (
     Assertion,
     Bundle,
@@ -601,8 +602,8 @@ def _environment(table: _Table) -> tuple[tuple[str, str], ...] | None:
 def _caches(root: _Table) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found: list[tuple[str, tuple[str, ...]]] = []
     for key, values in root.pairs("caches"):
-        if not re.fullmatch(NAME, key):
-            root.problem("caches", f"the key must match {NAME}", key)
+        if key not in CACHES:
+            root.problem("caches", f"no such cache is known; {_nearest(key, CACHES)}", key)
         elif type(values) is not list or not values:
             root.problem("caches", "must be an array of names, and not empty", key)
         else:
@@ -945,7 +946,7 @@ def manifest_schema() -> dict[str, Any]:
         "profile": table("profile", profile),
         "caches": {
             "type": "object",
-            "propertyNames": {"pattern": f"^{NAME}$"},
+            "propertyNames": {"enum": list(CACHES)},
             "additionalProperties": {"type": "array", "items": entry, **filled},
         },
     }

@@ -696,7 +696,7 @@ def test_a_bundle_that_touches_jit_sources_names_a_cache(folder: Folder) -> None
     (only,) = folder.problems()
     assert (only.kind, only.severity, only.file) == ("no-cache", "error", "patches/demo/a.patch")
     assert only.message.startswith("six.cu ") and only.line == 15
-    folder.bundle(patch, more=assertion + "[caches]\njit = ['six']\n")
+    folder.bundle(patch, more=assertion + "[caches]\nflashinfer-jit = ['six']\n")
     assert folder.problems() == []
     folder.bundle(one_file(hunk(3, 3, 9), name="é.h"), more=ASSERT.replace("six.py", "é.h"))
     (only,) = folder.problems()
@@ -739,7 +739,7 @@ def test_an_assertion_on_a_file_that_no_patch_touches_is_a_warning(
 ) -> None:
     other = "b/" + header[2:] if header.startswith("a/") else header
     patch = f"{DEP3}--- {header}\n+++ {other}\n" + hunk(3, 3, 9)
-    folder.bundle(patch, more=ASSERT.replace("six.py", file) + "[caches]\njit = ['x']\n")
+    folder.bundle(patch, more=ASSERT.replace("six.py", file) + "[caches]\nflashinfer-jit = ['x']\n")
     found = folder.problems()
     assert [p.kind for p in found] == ([] if touched else ["assertion-file"])
     if not touched:

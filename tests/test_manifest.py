@@ -20,6 +20,7 @@ from packaging.version import Version
 
 from patchkit import manifest
 from patchkit.errors import ManifestError
+from patchkit.jit import CACHES
 from patchkit.manifest import (
     KEYS,
     is_name,
@@ -486,12 +487,15 @@ REFUSED = [
      ["profile.variant[0].distribution: is missing; it must be a string",
       "profile.variant[0].versions: is missing; it must be a string"]),
     (HEAD + "caches = []", ["caches: must be a table, not an array"]),
-    (HEAD + "[caches]\njit = 'x'",
-     ["caches.jit: must be an array of names, and not empty"]),
-    (HEAD + "[caches]\njit = []", ["caches.jit: must be an array of names, and not empty"]),
-    (HEAD + "[caches]\n'J T' = ['x']", ['caches."J T": the key must match [a-z0-9][a-z0-9._-]*']),
-    (HEAD + '[caches]\njit = ["a/b", "..", "", "o k", "*", "a\\\\b", 3, "\\u001f"]',
-     [f"caches.jit[{n}]: {what} is no name of a file or folder"
+    (HEAD + "[caches]\ntriton = 'x'",
+     ["caches.triton: must be an array of names, and not empty"]),
+    (HEAD + "[caches]\ntriton = []", ["caches.triton: must be an array of names, and not empty"]),
+    (HEAD + "[caches]\nflashinfer = ['x']",
+     ['caches.flashinfer: no such cache is known; did you mean "flashinfer-jit"?']),
+    (HEAD + "[caches]\n'J T' = ['x']",
+     ['caches."J T": no such cache is known; known here: ' + ", ".join(CACHES)]),
+    (HEAD + '[caches]\ntriton = ["a/b", "..", "", "o k", "*", "a\\\\b", 3, "\\u001f"]',
+     [f"caches.triton[{n}]: {what} is no name of a file or folder"
       for n, what in ((0, '"a/b"'), (1, '".."'), (2, '""'), (4, '"*"'), (5, '"a\\\\b"'),
                       (6, "an integer"), (7, '"\\u001f"'))]),
 ]  # fmt: skip
