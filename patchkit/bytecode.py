@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from .fsio import names_in
 from .paths import upper
 from .roots import Roots
 
@@ -36,10 +37,13 @@ def _stem(name: str) -> str:
     return stem.rpartition(".")[0] or stem
 
 
-def is_pyc_of(name: str, module: str) -> bool:
-    """Whether a file is byte-code of a module in the same (shadow) folder, as it is named
-    under ``PYTHONPYCACHEPREFIX`` or in a ``__pycache__``."""
-    return name.endswith(".pyc") and f"{_stem(name)}.py" == module
+def pycs_below(prefix: str, module: str) -> tuple[str, list[str]]:
+    """The folder under a ``PYTHONPYCACHEPREFIX`` for a module given by its full path, and the
+    byte-code of the module in it."""
+    folder, _, name = module.rpartition("/")
+    below = prefix + folder
+    found = [e for e in names_in(below) if e.endswith(".pyc") and f"{_stem(e)}.py" == name]
+    return below, found
 
 
 def pycs_of(roots: Roots, modules: Iterable[Sequence[str]]) -> Iterator[tuple[str, str, str]]:

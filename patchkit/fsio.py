@@ -13,7 +13,6 @@ import hashlib
 import os
 import stat
 import sys
-import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
@@ -23,6 +22,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Folder descriptors kept open at a time; a limit far below the usual 1,024.
 _MAX_FOLDERS = 192
+_SECOND = 1_000_000_000
+# How far ahead of the clock, in seconds, a time can be that was moved on: one for each change.
+_AHEAD = 60
+# The coarsest times that a file system keeps, in seconds (FAT's are of two).
+_COARSEST = 2
 # Files beyond this are not source; the limit bounds memory (one file is held at a time).
 MAX_FILE = 512 * 1024 * 1024
 #: The most bytes of a file by which an installer or a virtual environment describes itself.
@@ -250,12 +254,10 @@ class Root:
                 if like is not None:
                     _copy_owner(descriptor, like, strict=same_owner)
                 os.fchmod(descriptor, mode)
-                if like_path is not None:
+                if like is not None:
                     _copy_attributes(like_path, descriptor)
-                if times is None and not_seconds:
-                    times = _other_second(descriptor, not_seconds)
-                if times is not None:
-                    os.utime(descriptor, ns=times)
+                if times is not None or not_seconds:
+                    _give_times(descriptor, times, not_seconds)
                 if unsynced is None:
                     os.fsync(descriptor)
             except BaseException:
@@ -538,6 +540,12 @@ def check_movable(source: str, target: str) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
 
 
+def check_removable(folder: str, names: Collection[str]) -> None:
+    """Raise the :class:`OSError` that :func:`remove_file` would hide."""
+    if names and not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+
+
 def names_in(path: str) -> list[str]:
     """The names in a folder outside the environment; empty where it cannot be listed."""
     try:
@@ -594,19 +602,35 @@ def _is_link(folder: int, name: str) -> bool:
         return False
 
 
-def _other_second(descriptor: int, not_seconds: Collection[int]) -> tuple[int, int] | None:
-    """Times for a new file so that its second is none of these; None if it is already.
+def _give_times(
+    descriptor: int, times: tuple[int, int] | None, not_seconds: Collection[int]
+) -> None:
+    """Set both times (ns), or, where none are given, move the file's second past those that
+    it must not have, which lie in the past or a little ahead (moved there by this, before).
 
-    The kernel's clock for files is a few milliseconds behind.
+    It is looked at afterwards: a file system may keep whole seconds, or every second one.
     """
-    now = time.time()
-    if int(now) not in not_seconds and int(now - 0.1) not in not_seconds:
-        return None
+    if times is not None:
+        os.utime(descriptor, ns=times)
+        return
     status = os.fstat(descriptor)
-    moved = status.st_mtime_ns
-    while moved // 1_000_000_000 in not_seconds:
-        moved += 1_000_000_000
-    return status.st_atime_ns, moved
+    taken = [s for s in not_seconds if 0 <= s - status.st_mtime_ns // _SECOND <= _AHEAD]
+    if not taken:
+        return
+    moved = max(taken) * _SECOND + status.st_mtime_ns % _SECOND
+    for _ in range(_COARSEST):
+        moved += _SECOND
+        os.utime(descriptor, ns=(status.st_atime_ns, moved))
+        if os.fstat(descriptor).st_mtime_ns // _SECOND not in taken:
+            return
+
+
+def _drop_attributes(kept: Collection[str], descriptor: int) -> None:
+    """Take off what the folder gave to a new file (an ACL) and the file it replaces has not."""
+    for attribute in os.listxattr(descriptor):
+        if attribute not in kept and attribute.startswith("system.posix_acl_"):
+            with suppress(OSError):
+                os.removexattr(descriptor, attribute)
 
 
 def _copy_owner(descriptor: int, like: os.stat_result, *, strict: bool) -> None:
@@ -622,21 +646,23 @@ def _copy_owner(descriptor: int, like: os.stat_result, *, strict: bool) -> None:
             os.fchown(descriptor, -1, like.st_gid)
 
 
-def _copy_attributes(source: tuple[Root, str], descriptor: int) -> None:
-    """Extended attributes (ACLs, SELinux labels), as far as the system allows."""
+def _copy_attributes(source: tuple[Root, str] | None, descriptor: int) -> None:
+    """Extended attributes (ACLs, SELinux labels) of a file, as far as the system allows;
+    none where there is no such file."""
     if sys.platform != "linux":
         return
-    root, path = source
-    folder, name = root._at(path)
-    try:
-        opened = os.open(name, _READ & ~os.O_NOFOLLOW, dir_fd=folder)
-    except OSError:
-        return
-    try:
-        for attribute in os.listxattr(opened):
-            with suppress(OSError):
-                os.setxattr(descriptor, attribute, os.getxattr(opened, attribute))
-    except OSError:
-        return
-    finally:
-        os.close(opened)
+    kept: list[str] = []
+    with suppress(OSError):
+        if source is not None:
+            root, path = source
+            folder, name = root._at(path)
+            opened = os.open(name, _READ & ~os.O_NOFOLLOW, dir_fd=folder)
+            try:
+                kept = os.listxattr(opened)
+                for attribute in kept:
+                    with suppress(OSError):
+                        os.setxattr(descriptor, attribute, os.getxattr(opened, attribute))
+            finally:
+                os.close(opened)
+    with suppress(OSError):
+        _drop_attributes(kept, descriptor)

@@ -14,9 +14,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from .bytecode import drop_pycs, is_pyc_of
+from .bytecode import drop_pycs, pycs_below
 from .errors import DriftError, Fault, PatchkitError, Refused, SymlinkedFolder
-from .fsio import NO_FOLDER, Root, digest, move_tree, names_in, remove_file
+from .fsio import NO_FOLDER, Root, digest, move_tree, remove_file
 from .paths import folders_above, upper
 from .roots import Roots
 from .staging import Work, copy, must_be_as_seen, preflight, remove_beside, stage
@@ -239,10 +239,9 @@ def _outside(home: Home, journal: dict[str, Any]) -> list[str]:
     prefix = journal["prefix"]
     if prefix:
         for root, path in journal["modules"]:
-            folder, _, name = f"{home.resolve(root)}/{path}".rpartition("/")
-            for entry in names_in(prefix + folder):
-                if is_pyc_of(entry, name):
-                    remove_file(f"{prefix}{folder}/{entry}")
+            folder, found = pycs_below(prefix, f"{home.resolve(root)}/{path}")
+            for entry in found:
+                remove_file(f"{folder}/{entry}")
     return warnings
 
 

@@ -17,6 +17,7 @@ from .environment import Environment
 from .errors import Refused
 from .footprint import Footprint
 from .fsio import digest
+from .jit import is_compiled
 from .judging import Judge
 from .plan import Content, Key, Wanted, materialise
 from .record import Record
@@ -159,6 +160,7 @@ class _Computation:
                 f"neither RECORD nor git says what {self.home.base} should hold: the bytes of"
                 f" {count} file{'s' * (count > 1)} are taken as pristine"
             )
+        self._note_links()
         for key, what in self.snapshot.reinstalled:
             self.notes.append(f"{key[1]} {what}; its old record is dropped")
         prefix = environ.get("PYTHONPYCACHEPREFIX")
@@ -249,6 +251,7 @@ class _Computation:
                 restore=keep if restored else None,
                 blob=blob,
                 keep=keep if seen.entry is None and seen.before is not None else None,
+                stash=keep if seen.entry is not None else None,
                 status=seen.status,
                 attributes=seen.attributes and seen.status is not None,
             )
@@ -299,6 +302,22 @@ class _Computation:
             return content.data
         pristine = self.snapshot.pristine(key)
         return None if pristine is None else pristine.data
+
+    def _note_links(self) -> None:
+        """A package that resolves its own path does not see what replaces a link in it."""
+        links = [
+            change.path
+            for change in self.work.changes
+            if change.old is not None and change.old["kind"] == "symlink"
+            if change.data is not None and is_compiled(change.path)
+        ]
+        if links:
+            more = f" (and {len(links) - 1} more)" if len(links) > 1 else ""
+            self.notes.append(
+                f"{links[0]}{more} was a symlink into a package cache; a package that follows its"
+                " own links compiles what is there, and not the patched file (FlashInfer does):"
+                " reinstall it with uv's --link-mode copy or hardlink"
+            )
 
     def _caches(self, environ: Mapping[str, str], bundles: list[BundleEntry]) -> None:
         """JIT outputs of every bundle that comes, goes or changes."""

@@ -14,9 +14,11 @@ import stat
 from collections.abc import Callable
 from typing import Any
 
+from .bytecode import pycs_below, pycs_of
 from .errors import DriftError, PatchkitError
-from .fsio import Root, Unsynced, check_movable, digest
+from .fsio import Root, Unsynced, check_movable, check_removable, digest
 from .jit import is_compiled
+from .paths import upper
 from .roots import Roots
 from .shape import beside_fault
 from .state import (
@@ -43,12 +45,12 @@ class Change:
     is set unless the file goes (``new`` is None).  ``keep`` is the name under
     ``pristine/`` that the present contents get, where they are pristine; ``attributes`` says
     that the present file has extended attributes, which a new one takes over; ``blob`` is
-    the copy behind a damaged stash.
+    the copy behind a damaged stash; ``stash`` is the name of what is kept already.
     """
 
     __slots__ = (
         *("attributes", "blob", "data", "keep", "new", "old", "path", "restore", "root"),
-        "status",
+        *("stash", "status"),
     )
 
     def __init__(
@@ -62,6 +64,7 @@ class Change:
         restore: str | None = None,
         blob: str | None = None,
         keep: str | None = None,
+        stash: str | None = None,
         status: os.stat_result | None = None,
         attributes: bool = True,
     ) -> None:
@@ -73,6 +76,7 @@ class Change:
         self.restore = restore
         self.blob = blob
         self.keep = keep
+        self.stash = stash
         self.status = status
         self.attributes = attributes
 
@@ -112,6 +116,8 @@ def preflight(roots: Roots, work: Work) -> None:
     seen: set[tuple[str, str]] = set()
     paths = [(c.root, c.path) for c in work.changes]
     paths += [(root, path) for root, path, _ in work.stash_pycs]
+    paths += [(root, path) for root, _, path in pycs_of(roots, work.modules)]
+    paths += [(r, p) for r, p, _ in work.restore_pycs if roots[r].is_folder(upper(p))]
     for root, path in paths:
         folder = path.rpartition("/")[0]
         while (root, folder) in made:
@@ -121,6 +127,9 @@ def preflight(roots: Roots, work: Work) -> None:
             error = roots[root].can_write(folder)
             if error is not None:
                 raise error
+    if work.prefix:
+        for root, path in work.modules:
+            check_removable(*pycs_below(work.prefix, roots[root].full(path)))
     for source, target in work.caches:
         check_movable(source, target)
 
@@ -167,7 +176,9 @@ def _stage_one(
     if change.new is not None:
         staged = _staged_path(own, root, change.path, number)
         where = own if staged.startswith(f"{NAME}/") else root
-        if change.restore is not None and _cache_changed(own, change):
+        if change.restore is not None and _is_compiled_link(change):
+            _leave_cache(own, change)
+        elif change.restore is not None and _cache_changed(own, change):
             _leave_cache(own, change)
             notes.append(
                 f"{change.path} was linked into a package cache that holds other bytes now; it"
@@ -244,6 +255,12 @@ def _cache_changed(own: Root, change: Change) -> bool:
         return True
 
 
+def _is_compiled_link(change: Change) -> bool:
+    """Whether a symlink is to come back that a JIT would follow to a file with an old time."""
+    link = change.new is not None and change.new["kind"] == "symlink"
+    return link and is_compiled(change.path) and bool(change.blob)
+
+
 def _leave_cache(own: Root, change: Change) -> None:
     """Bring back the pristine bytes as a file of its own instead of the link."""
     assert change.blob is not None
@@ -257,7 +274,7 @@ def _put_new(
 ) -> None:
     assert change.new is not None
     status = change.status
-    not_seconds = set() if status is None else {int(status.st_mtime)}
+    not_seconds = {int(s.st_mtime) for s in (status, _pristine_status(own, change)) if s}
     if change.restore is None:
         assert change.data is not None
         if change.new["kind"] == "symlink":
@@ -309,6 +326,12 @@ def _put_new(
         same_owner=kept is not None,
         not_seconds=not_seconds,
     )
+
+
+def _pristine_status(own: Root, change: Change) -> os.stat_result | None:
+    """Of the file that is kept while another patched one comes: the interpreter must tell
+    the new one from both."""
+    return None if change.stash is None else own.lstat(f"{PRISTINE}/{change.stash}")
 
 
 def _put_blob(own: Root, name: str, data: bytes, unsynced: Unsynced, *, mode: int = 0o644) -> None:

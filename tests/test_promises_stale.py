@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import py_compile
+import shutil
 import subprocess
 import sys
 import time
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from patchkit.fsio import Root
 from tests import releases
-from tests.support.lab import BOLT, KERNEL, Lab, Site
+from tests.support.lab import BOLT, KERNEL, Lab, Site, unprivileged
 from tests.support.wheels import Dist
 
 pytest_plugins = ("tests.support.fixtures",)
@@ -273,6 +275,226 @@ def test_the_magic_number_is_that_of_this_interpreter(lab: Lab) -> None:
     site = lab.venv(ONE)
     value(site)
     assert cached(site).read_bytes()[:4] == importlib.util.MAGIC_NUMBER
+
+
+# --- times -------------------------------------------------------------------------------
+
+
+def test_a_third_version_has_the_second_of_neither_before_it(lab: Lab) -> None:
+    """Byte-code of the pristine module may still lie somewhere that patchkit does not know."""
+    site = lab.venv(ONE)
+    bundle(lab)
+    three = {VALUE: TWO[VALUE].replace("VALUE = 2", "VALUE = 3")}
+    lab.bundle("three", {"single": lab.diff(TWO, three)})
+    ahead = int(time.time()) + 20
+    os.utime(site / VALUE, (ahead, ahead))
+    lab.run(site, "apply", "two")
+    second = int((site / VALUE).stat().st_mtime)
+    assert second > ahead
+    os.utime(site / VALUE, (1_000_000_000, 1_000_000_000))
+    lab.run(site, "apply", "three")
+    assert int((site / VALUE).stat().st_mtime) > ahead
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_where_a_file_system_keeps_whole_seconds_or_every_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """FAT keeps every other one: the second after the last one may be the last one again."""
+    real = os.utime
+
+    def coarse(path: int, *, ns: tuple[int, int]) -> None:
+        unit = step * 1_000_000_000
+        real(path, ns=(ns[0] // unit * unit, ns[1] // unit * unit))
+
+    monkeypatch.setattr("patchkit.fsio.os.utime", coarse)
+    root = Root(str(tmp_path))
+    now = int(time.time())
+    taken = {now, now + 1, now + 2}
+    root.create("file", b"", 0o644, not_seconds=taken)
+    root.close()
+    assert int((tmp_path / "file").stat().st_mtime) not in taken
+
+
+# --- byte-code of every kind -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", py_compile.PycInvalidationMode)
+@pytest.mark.parametrize("options", [(), ("-O",), ("-OO",)])
+def test_every_kind_of_byte_code_at_every_level(
+    lab: Lab, mode: py_compile.PycInvalidationMode, options: tuple[str, ...]
+) -> None:
+    """Compiled before, while patched, and after; each time a fresh interpreter decides."""
+    site = lab.venv(ONE)
+    bundle(lab)
+    optimisation = options[0].count("O") if options else 0
+
+    def compiled() -> None:
+        cached = importlib.util.cache_from_source(
+            str(site / VALUE), optimization=optimisation or ""
+        )
+        py_compile.compile(
+            str(site / VALUE), cfile=cached, optimize=optimisation, invalidation_mode=mode
+        )
+
+    same_second(site)
+    compiled()
+    assert value(site, *options) == "1"
+    lab.run(site, "apply", "two")
+    assert value(site, *options) == "2"
+    compiled()
+    lab.run(site, "revert", "--all")
+    assert value(site, *options) == "1"
+
+
+def test_an_old_time_that_somebody_puts_back(lab: Lab) -> None:
+    """A tool that keeps times sets the patched file's to that of the pristine one."""
+    site = lab.venv(ONE)
+    bundle(lab)
+    same_second(site)
+    assert value(site) == "1"
+    status = (site / VALUE).stat()
+    lab.run(site, "apply", "two")
+    os.utime(site / VALUE, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert value(site) == "2", "the old byte-code was gone before"
+    lab.run(site, "verify", "two")
+    lab.run(site, "revert", "--all")
+    assert value(site) == "1"
+
+
+def test_sourceless_byte_code_of_a_module_that_comes_and_of_one_that_goes(lab: Lab) -> None:
+    """``value.pyc`` beside it is imported where there is no ``value.py``."""
+    site = lab.venv(ONE)
+    lab.bundle("goes", {"single": lab.diff({VALUE: ONE.files[VALUE]}, {})})
+    lab.bundle("comes", {"single": lab.diff({}, {"single/more.py": "VALUE = 2\n"})})
+    py_compile.compile(str(site / VALUE), cfile=str(site / "single/value.pyc"), doraise=True)
+    py_compile.compile(str(site / VALUE), cfile=str(site / "single/more.pyc"), doraise=True)
+    more = [str(site.python), "-c", "from single.more import VALUE; print(VALUE)"]
+    before = site.picture()
+    lab.run(site, "apply", "goes", "comes")
+    gone = subprocess.run([*more[:2], "import single.value"], capture_output=True, check=False)
+    assert gone.returncode == 1
+    assert subprocess.check_output(more) == b"2\n"
+    lab.run(site, "revert", "--all")
+    assert value(site) == "1"
+    assert subprocess.check_output(more) == b"1\n"
+    assert [line for line in site.differences(before) if "__pycache__" not in line] == []
+
+
+def pythons() -> list[str]:
+    """Other interpreters of this machine, one for each minor version."""
+    found = {}
+    for minor in range(10, 16):
+        places = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"))
+        names = [str(path) for path in places] or [shutil.which(f"python3.{minor}")]
+        for name in names:
+            if name and subprocess.run([name, "-V"], capture_output=True, check=False).returncode:
+                continue
+            if name and minor != sys.version_info.minor:
+                found[minor] = name
+    return list(found.values())
+
+
+def test_byte_code_that_several_pythons_wrote(lab: Lab) -> None:
+    """One folder, imported by each of them before, while and after."""
+    others = pythons()
+    if not others:
+        pytest.skip("needs another Python")
+    site = lab.site(ONE)
+    bundle(lab)
+    code = "from single.value import VALUE; print(VALUE)"
+
+    def all_say(expected: bytes) -> None:
+        for python in (sys.executable, *others):
+            for level in ("-B", "-O", "-OO"):
+                options = [] if level == "-B" else [level]
+                command = [python, "-s", *options, "-c", code]
+                env = {"PYTHONPATH": str(site.root)}
+                assert subprocess.check_output(command, env=env) == expected, command
+
+    same_second(site)
+    all_say(b"1\n")
+    assert len(list(cached(site).parent.glob("value.*"))) == 3 * (1 + len(others))
+    lab.run(site, "apply", "two")
+    all_say(b"2\n")
+    lab.run(site, "revert", "--all")
+    all_say(b"1\n")
+
+
+# --- a cache that cannot be changed ------------------------------------------------------
+
+
+def changed_times(site: Site) -> dict[str, int]:
+    """When each inode was last changed in any way: also a link that came and went."""
+    return {str(path): path.lstat().st_ctime_ns for path in site.root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("command", ["apply", "revert"])
+@pytest.mark.parametrize("where", ["beside", "prefix"])
+def test_a_cache_without_write_permission_is_an_error_before_anything_changes(
+    lab: Lab, command: str, where: str
+) -> None:
+    prefix = unprivileged()
+    site = lab.venv(ONE)
+    bundle(lab)
+    env = {"PYTHONPYCACHEPREFIX": str(lab.folder("pycache"))} if where == "prefix" else {}
+    if command == "revert":
+        lab.run(site, "apply", "two", env=env, prefix=prefix)
+    value(site, **env)
+    if where == "prefix":
+        folder = Path(env["PYTHONPYCACHEPREFIX"] + str(site / "single"))
+    else:
+        folder = cached(site).parent
+    assert list(folder.glob("value.*")) != []
+    folder.chmod(0o555)
+    args = ("apply", "two") if command == "apply" else ("revert", "--all")
+    before, times = site.picture(), changed_times(site)
+    result = lab.run(site, *args, check=4, env=env, prefix=prefix)
+    assert str(folder) in result.stderr and "hint:" in result.stderr
+    assert site.differences(before) == []
+    times = {path: at for path, at in times.items() if not path.endswith("lock")}
+    assert {path: at for path, at in changed_times(site).items() if path in times} == times
+    folder.chmod(0o755)
+    lab.run(site, *args, env=env, prefix=prefix)
+    assert value(site, **env) == ("2" if command == "apply" else "1")
+
+
+# --- an import at the same moment --------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", ["told", "none"])
+def test_imports_that_race_with_apply_and_revert(lab: Lab, prefix: str) -> None:
+    """Interpreters start all the while and write byte-code; one that starts afterwards runs
+    what is there.  ``PATCHKIT_ROUNDS=300`` goes on for longer."""
+    rounds = int(os.environ.get("PATCHKIT_ROUNDS", "3"))
+    site = lab.site(ONE)
+    bundle(lab)
+    env = {"PYTHONPATH": str(site.root)}
+    if prefix == "told":
+        env["PYTHONPYCACHEPREFIX"] = str(lab.folder("pycache"))
+    code = "from single.value import VALUE; print(VALUE)"
+    stop = lab.base / "stop"
+    loop = 'while [ ! -e "$1" ]; do "$2" -S -c "$3"; "$2" -S -O -c "$3"; done'
+    racers = [
+        subprocess.Popen(
+            ["sh", "-c", loop, "sh", str(stop), sys.executable, code],
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(2)
+    ]
+    try:
+        for turn in range(rounds):
+            for command, expected in ((("apply", "two"), b"2\n"), (("revert", "--all"), b"1\n")):
+                lab.run(site, *command, env=env)
+                for level in ("-S", "-SO"):
+                    found = subprocess.check_output([sys.executable, level, "-c", code], env=env)
+                    assert found == expected, f"round {turn}, after {command}"
+    finally:
+        stop.touch()
+        for racer in racers:
+            racer.wait()
 
 
 # --- kernels that a JIT compiled ---------------------------------------------------------
