@@ -5,6 +5,7 @@ Two environments that uv made from one cache, in each of its link modes.
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.support.lab import (
     Lab,
     Site,
 )
-from tests.support.wheels import UvLinkMode
+from tests.support.wheels import UvLinkMode, uv_install
 
 pytest_plugins = ("tests.support.fixtures",)
 
@@ -178,3 +179,115 @@ def test_a_file_on_another_file_system(lab: Lab) -> None:
         assert releases.diff_snapshots(outside, releases.snapshot(away), UNTOUCHED) == []
     finally:
         shutil.rmtree(away)
+
+
+# --- the cache file is not what it was ---------------------------------------------------
+
+
+def cached_file(site: Site, path: str) -> Path:
+    """Where a symlinked file of an environment really is."""
+    return (site / path).resolve()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "written", "rewritten"])
+@pytest.mark.parametrize("mode", ["hardlink", "symlink"])
+def test_a_cache_file_that_was_touched_while_applied(lab: Lab, mode: UvLinkMode, how: str) -> None:
+    """Linked again where it holds the same bytes; else the pristine bytes, as a file of its
+    own; and the cache is left as it is, whatever it is."""
+    site, other = lab.venv(link_mode=mode), lab.venv(link_mode=mode)
+    bundles(lab)
+    file = cached_file(site, ALPHA[0])
+    if mode == "hardlink":
+        (file,) = lab.cache.glob(f"archive-v0/*/{ALPHA[0]}")
+    pristine = (site / ALPHA[0]).read_bytes()
+    lab.run(site, "apply", "edit")
+    if how == "removed":
+        file.unlink()
+    elif how == "replaced":
+        file.unlink()
+        file.write_bytes(pristine)
+    elif how == "written":
+        file.write_bytes(b"# poisoned\n")
+    else:
+        file.write_bytes(pristine)
+    neighbour, kept = other.picture(), cache(lab)
+    lab.run(site, "revert", "--all")
+    assert (site / ALPHA[0]).read_bytes() == pristine
+    assert releases.record_problems(site.root) == []
+    assert releases.diff_snapshots(kept, cache(lab), UNTOUCHED) == []
+    assert releases.diff_snapshots(neighbour, other.picture(), UNTOUCHED) == []
+    same = how in ("replaced", "rewritten") if mode == "symlink" else how == "rewritten"
+    assert (site / ALPHA[0]).is_symlink() == (same and mode == "symlink")
+    if mode == "hardlink" and file.exists():
+        assert file.samefile(site / ALPHA[0]) == same
+
+
+def test_a_source_of_a_jit_behind_a_symlink(lab: Lab) -> None:
+    """Its package may compile what the link leads to, and build tools see that time: said on
+    apply, and on revert a file with a new time comes in the place of the link."""
+    site = lab.venv(link_mode="symlink")
+    lab.bundle("kernel", {"bolt-kernels": lab.edit(KERNEL)})
+    before = cache(lab)
+    result = lab.run(site, "apply", "kernel")
+    assert KERNEL[0] in result.stderr and "--link-mode copy" in result.stderr
+    second = (site / KERNEL[0]).stat().st_mtime_ns
+    lab.run(site, "revert", "--all")
+    assert not (site / KERNEL[0]).is_symlink()
+    assert (site / KERNEL[0]).stat().st_mtime_ns > second
+    assert releases.record_problems(site.root) == []
+    assert releases.diff_snapshots(before, cache(lab), releases.IDENTITY) == []
+    lab.run(site, "verify", "--pristine")
+
+
+# --- as conda does it --------------------------------------------------------------------
+
+
+def farm(lab: Lab) -> tuple[Site, Site, Path]:
+    """A package cache with byte-code in it, and two environments of hard links to all of it."""
+    packages = lab.folder("pkgs") / "acme-1.0-py_0"
+    original = lab.venv(by_pip=True)
+    shutil.copytree(original.root, packages)
+    sites = [Site(lab.folder("env") / "site-packages") for _ in range(2)]
+    for site in sites:
+        shutil.copytree(packages, site.root, copy_function=os.link)
+    return sites[0], sites[1], packages
+
+
+def test_a_farm_of_hard_links_with_byte_code(lab: Lab) -> None:
+    """conda's packages hold ``__pycache__``, and its environments share that as well."""
+    site, other, packages = farm(lab)
+    bundles(lab)
+    pictures = site.picture(), other.picture(), releases.snapshot(packages)
+    assert any(path.endswith(".pyc") for path in pictures[2])
+    assert (site / ALPHA[0]).stat().st_nlink == 3
+    lab.run(site, "apply", "edit", "files")
+    assert releases.diff_snapshots(pictures[1], other.picture(), UNTOUCHED) == []
+    assert releases.diff_snapshots(pictures[2], releases.snapshot(packages), UNTOUCHED) == []
+    lab.run(other, "apply", "edit")
+    lab.run(site, "revert", "--all")
+    assert site.differences(pictures[0], UNTOUCHED) == []
+    lab.run(other, "verify", "edit")
+    lab.run(other, "revert", "--all")
+    assert other.differences(pictures[1]) == []
+    assert site.differences(pictures[0]) == []
+    assert (
+        releases.diff_snapshots(pictures[2], releases.snapshot(packages), releases.IDENTITY) == []
+    )
+
+
+@pytest.mark.parametrize("mode", ["hardlink", "symlink"])
+def test_the_real_releases_from_one_cache(lab: Lab, mode: UvLinkMode) -> None:
+    """uv installs the real wheels into two environments; the shipped bundles go in and out."""
+    wheels = [releases.wheel(*releases.SGLANG), releases.wheel(*releases.FLASHINFER)]
+    sites = [Site(lab.folder("site") / "site-packages") for _ in range(2)]
+    for site in sites:
+        uv_install(wheels, cache=lab.cache, target=site.root, link_mode=mode)
+    names = ("sm120-fusion", "symm-mem-sm120")
+    before = [site.picture() for site in sites]
+    kept = cache(lab)
+    for command in (("apply", *names), ("verify", *names), ("revert", "--all")):
+        lab.cli("--root", sites[0].root, "--bundles", releases.ROOT, *command)
+        assert sites[1].differences(before[1], UNTOUCHED) == []
+        assert releases.diff_snapshots(kept, cache(lab), UNTOUCHED) == []
+    assert sites[0].differences(before[0]) == []
+    assert releases.diff_snapshots(kept, cache(lab), releases.IDENTITY) == []
