@@ -113,11 +113,22 @@ def refuse_environment(message: str, hint: str) -> NoReturn:
 HINT = "name an interpreter or a virtual environment with --python, or site-packages with --root"
 
 
+def _why_not(path: str) -> str:
+    """Why nothing is seen at a path."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "does not exist"
+    except OSError as error:
+        return f"cannot be looked at: {error.strerror}"
+    return "is not a directory"
+
+
 def _from_root(root: str) -> Environment:
     path = os.path.abspath(os.path.expanduser(root))
     if not os.path.isdir(path):
-        what = "is not a directory" if os.path.lexists(path) else "does not exist"
-        refuse_environment(f"--root {root} {what}", "give the directory that holds the packages")
+        hint = "give the directory that holds the packages"
+        refuse_environment(f"--root {root} {_why_not(path)}", hint)
     if os.path.isfile(os.path.join(path, "pyvenv.cfg")):
         refuse_environment(
             f"--root {root} is a virtual environment, not the folder of its packages",

@@ -231,8 +231,9 @@ class Root:
         not_seconds: Collection[int] = (),
         times: tuple[int, int] | None = None,
         unsynced: Unsynced | None = None,
-    ) -> None:
-        """A new file, synced (with ``unsynced``, later and together with others).
+    ) -> int:
+        """A new file, synced (with ``unsynced``, later and together with others); the mode
+        that it has now, since a file system may keep none (FAT).
 
         ``like`` gives owner and group (as far as this user may; with ``same_owner`` it is an
         error where they cannot be given), ``like_path`` extended attributes, ``times`` access
@@ -253,11 +254,13 @@ class Root:
                     view = view[os.write(descriptor, view) :]
                 if like is not None:
                     _copy_owner(descriptor, like, strict=same_owner)
-                os.fchmod(descriptor, mode)
+                with suppress(PermissionError):  # FAT says so of a mode that it cannot keep
+                    os.fchmod(descriptor, mode)
                 if like is not None:
                     _copy_attributes(like_path, descriptor)
                 if times is not None or not_seconds:
                     _give_times(descriptor, times, not_seconds)
+                kept = stat.S_IMODE(os.fstat(descriptor).st_mode)
                 if unsynced is None:
                     os.fsync(descriptor)
             except BaseException:
@@ -269,6 +272,7 @@ class Root:
                 unsynced.add(descriptor)
         except OSError as error:
             raise self._named(error, path) from None
+        return kept
 
     def symlink(self, path: str, target: bytes) -> None:
         """A new symlink."""
@@ -324,7 +328,8 @@ class Root:
             return False
         except OSError as error:
             raise self._named(error, path) from None
-        os.chmod(name, mode, dir_fd=folder)
+        with suppress(PermissionError):
+            os.chmod(name, mode, dir_fd=folder)
         return True
 
     def make_own_folder(self, path: str) -> None:
@@ -355,7 +360,8 @@ class Root:
                     os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
             # After the owner, since chown takes set-group-id away.
             if stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) != mode:
-                os.chmod(name, mode, dir_fd=folder)
+                with suppress(PermissionError):
+                    os.chmod(name, mode, dir_fd=folder)
         except OSError as error:
             raise self._named(error, path) from None
 

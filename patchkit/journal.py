@@ -54,20 +54,12 @@ def commit(
     ``own`` is the root that has ``.patchkit`` (its lock is held), ``state`` what is
     recorded at the end (None: nothing is applied any more).
     """
-    new_state = None if state is None else render(state)
-    if new_state is not None and len(new_state) > MAX_STATE // 2:
-        # The journal of the revert, which must be readable again, takes at most twice as much.
-        raise Refused(
-            f"the record of {len(work.changes)} files would have {len(new_state)} bytes; the limit"
-            f" is {MAX_STATE // 2}",
-            code="too-many-files",
-            hint="a patch of so many files is a release of its own; install that instead",
-        )
+    new_state: bytes | None = None
     journal: dict[str, Any] = {
         "schema": SCHEMA,
         "base": home.relative,
         "command": command,
-        "state": None if new_state is None else digest(new_state),
+        "state": None,
         "make": work.make,
         "drop": work.drop,
         "modules": work.modules,
@@ -81,6 +73,18 @@ def commit(
     try:
         preflight(roots, work)
         journal["operations"] = stage(own, roots, work, check)
+        if state is not None:  # only now, since staging shows which modes can be kept
+            new_state = render(state)
+            if len(new_state) > MAX_STATE // 2:
+                # The journal of the revert, which must be readable again, takes at most twice
+                # as much.
+                raise Refused(
+                    f"the record of {len(work.changes)} files would have {len(new_state)} bytes;"
+                    f" the limit is {MAX_STATE // 2}",
+                    code="too-many-files",
+                    hint="a patch of so many files is a release of its own; install that instead",
+                )
+            journal["state"] = digest(new_state)
         own.replace(JOURNAL, render(journal))
         staged = True
         _swap(own, roots, work, journal, check)

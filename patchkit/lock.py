@@ -28,6 +28,8 @@ _POLL = 0.05
 _GRACE = 1.0
 #: Tried out before ``lock`` is made: nobody else relies on it, so it can be taken away again.
 _PROBE = f"{NAME}/lock.probe"
+_TRIES = 20
+_HIDDEN = (".nfs", ".fuse_hidden")
 _WAIT = "wait for it to end, or give it longer with --lock-timeout SECONDS"
 
 
@@ -53,11 +55,15 @@ def hold(home: Home, command: str, timeout: float, check: Callable[[], None]) ->
         finally:
             # An empty folder that stays is no harm, and no reason to call what was done
             # undone.
+            emptied = False
             try:
                 with suppress(OSError):
-                    _leave(root, home)
+                    emptied = _leave(root, home)
             finally:
                 os.close(descriptor)
+            if emptied:
+                with suppress(OSError):
+                    _remove_hidden(root)
     finally:
         root.close()
 
@@ -171,17 +177,28 @@ def _flock(descriptor: int, how: int, home: Home) -> bool:
     return True
 
 
-def _leave(root: Root, home: Home) -> None:
-    """Take ``.patchkit`` away where it has nothing left to say."""
+def _leave(root: Root, home: Home) -> bool:
+    """Take ``.patchkit`` away where it has nothing left to say; True where only what the
+    file system itself still keeps in it is in the way."""
     if home.unfinished() or root.lstat(STATE) is not None:
-        return
+        return False
     for folder in FOLDERS:
         for name in root.names(folder):
             root.unlink(f"{folder}/{name}")
         root.rmdir(folder)
     root.unlink(_PROBE)
     root.unlink(LOCK)
-    root.rmdir(NAME)
+    return not root.rmdir(NAME)
+
+
+def _remove_hidden(root: Root) -> None:
+    """NFS and FUSE keep a file that is removed while it is open (the lock) under another
+    name, until it is closed, or a moment longer."""
+    for _ in range(_TRIES):
+        names = root.names(NAME)
+        if root.rmdir(NAME) or not names or not all(n.startswith(_HIDDEN) for n in names):
+            return
+        time.sleep(_POLL)
 
 
 # -- readers ----------------------------------------------------------------------------

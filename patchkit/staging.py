@@ -280,7 +280,8 @@ def _put_new(
         if change.new["kind"] == "symlink":
             where.symlink(staged, change.data)
             return
-        where.create(
+        # The record says of it the same: it is one value.
+        change.new["mode"] = where.create(
             staged,
             change.data,
             change.new["mode"],

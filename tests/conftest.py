@@ -320,9 +320,8 @@ SLOW_MODULES = {
     *(
         f"test_promises_{name}"
         for name in (
-            *("all_or_nothing", "caches", "concurrent", "damage", "hostile", "kill", "known"),
-            *("messages", "outside", "sizes"),
-            *("place", "real", "same", "stale"),
+            *("all_or_nothing", "caches", "concurrent", "damage", "homes", "hostile", "kill"),
+            *("known", "messages", "outside", "place", "real", "same", "sizes", "stale"),
         )
     ),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import errno
 import fcntl
 import hashlib
 import io
@@ -297,12 +298,13 @@ def _contents(
 def _xattrs(path: str) -> tuple[tuple[str, bytes], ...]:
     if not hasattr(os, "listxattr"):
         return ()
-    return tuple(
-        sorted(
-            (name, os.getxattr(path, name, follow_symlinks=False))
-            for name in os.listxattr(path, follow_symlinks=False)
-        )
-    )
+    try:
+        names = os.listxattr(path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        return ()
+    return tuple(sorted((name, os.getxattr(path, name, follow_symlinks=False)) for name in names))
 
 
 def diff_snapshots(

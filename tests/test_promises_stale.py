@@ -386,12 +386,12 @@ def pythons() -> list[str]:
     found = {}
     for minor in range(10, 16):
         places = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"))
-        names = [str(path) for path in places] or [shutil.which(f"python3.{minor}")]
+        names = [str(path) for path in places] or [f"python3.{minor}"]
         for name in names:
-            if name and subprocess.run([name, "-V"], capture_output=True, check=False).returncode:
-                continue
-            if name and minor != sys.version_info.minor:
-                found[minor] = name
+            if minor != sys.version_info.minor and shutil.which(name):
+                works = subprocess.run([name, "-V"], capture_output=True, check=False)
+                if works.returncode == 0:
+                    found[minor] = name
     return list(found.values())
 
 
