@@ -95,6 +95,7 @@ class Machine:
     mode: str
     part: str
     workspace: str = "home"
+    links: releases.LinkMode = "copy"
     tools: dict[str, str] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
@@ -107,7 +108,7 @@ class Machine:
 
     def install(self) -> None:
         """The release, and the bundles made from its own text."""
-        releases.install([FLASHINFER], self.site)
+        releases.install([FLASHINFER], self.site, link_mode=self.links)
         self.tools = (
             stand_in(self.work)
             if self.mode == "stand-in"

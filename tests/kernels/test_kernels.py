@@ -20,3 +20,17 @@ def test_the_kernel_that_runs_is_of_the_sources_that_are_there(part: str, tmp_pa
     assert [row for row in machine.rows if not row.right] == []
     assert machine.left == []
     assert len(machine.rows) > 2
+
+
+@pytest.mark.slow
+def test_a_package_that_resolves_its_own_path_compiles_the_cache(tmp_path: Path) -> None:
+    """What docs/reliability.md says of environments of symlinks: the patch is not seen, and
+    nothing of it is left after the revert."""
+    machine = table.Machine(tmp_path / "links", "stand-in", "links", links="symlink")
+    machine.work.mkdir()
+    machine.install()
+    machine.patchkit("apply", "twice")
+    machine.runs("apply", table.RIGHT)
+    machine.patchkit("revert", "--all")
+    machine.runs("revert", table.RIGHT)
+    assert [row for row in machine.rows if not row.right] == []
