@@ -313,7 +313,13 @@ def make_venv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeVenv]:
 #: Modules about data (whole releases, thousands of examples, every system call) and not about
 #: the interpreter: all of their tests are slow.
 SLOW_MODULES = {
-    *("test_bundles_end_to_end", "test_differential", "test_docs", "test_environment"),
+    *(
+        "test_bundles_end_to_end",
+        "test_caches",
+        "test_differential",
+        "test_docs",
+        "test_environment",
+    ),
     *("test_dialects", "test_gitsource", "test_outside", "test_packaging", "test_promises_corners"),
     *("test_commands_edges", "test_real_releases", "test_recount", "test_shipped_bundles"),
     *(f"test_commands_{name}" for name in ("bundles", "editable", "json", "loose", "select")),
