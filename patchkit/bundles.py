@@ -26,16 +26,24 @@ MAX_PATCH = 512 * 1024 * 1024
 # -- where bundles are ------------------------------------------------------------------
 
 
-def bundle_dir(option: str | None, environ: Mapping[str, str], cwd: str) -> str:
+def bundle_dir(option: str | Sequence[str] | None, environ: Mapping[str, str], cwd: str) -> str:
     """The bundle directory, absolute: ``--bundles``, else ``PATCHKIT_BUNDLES``, else the
     working directory if it has ``manifests/`` and ``patches/``, else the shipped bundles.
 
     What is asked for by name needs ``manifests/`` alone: git keeps no empty ``patches/``.
+    Several, or a git repository at a revision, are laid out as one (:mod:`patchkit.layers`).
     """
-    named = environ.get("PATCHKIT_BUNDLES")
-    for given, origin in ((option, "--bundles"), (named or None, "PATCHKIT_BUNDLES")):
-        if given is None:
+    texts = [option] if isinstance(option, str) else list(option or ())
+    named = [environ["PATCHKIT_BUNDLES"]] if environ.get("PATCHKIT_BUNDLES") else []
+    for several, origin in ((texts, "--bundles"), (named, "PATCHKIT_BUNDLES")):
+        if not several:
             continue
+        given = several[0]
+        if len(several) > 1 or "@" in given:
+            from .layers import is_special, laid_out
+
+            if is_special(several, cwd):
+                return laid_out(several, environ, cwd)
         path = os.path.join(cwd, os.path.expanduser(given))
         if not given or not os.path.isdir(os.path.join(path, "manifests")):
             raise UsageError(
@@ -60,7 +68,10 @@ def bundle_dir(option: str | None, environ: Mapping[str, str], cwd: str) -> str:
 
 
 def is_shipped(folder: str) -> bool:
-    """Whether a folder is part of an installed patchkit."""
+    """Whether a folder is part of an installed patchkit, or was laid out from a repository or
+    from layers: nobody may write into it."""
+    if os.path.isfile(os.path.join(folder, "origins.json")):
+        return True
     return os.path.realpath(folder) == os.path.realpath(os.path.join(_package_dir(), "_bundles"))
 
 

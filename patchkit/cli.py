@@ -95,8 +95,10 @@ class _Commands(click.Group):
     "--bundles",
     metavar="DIR",
     type=click.Path(),
-    help="A directory with manifests/ and patches/. Else PATCHKIT_BUNDLES, the working"
-    " directory if it has both, or the bundles that ship with patchkit.",
+    multiple=True,
+    help="A directory with manifests/ and patches/, or REPOSITORY@REVISION of git; given more"
+    " than once, the later one wins. Else PATCHKIT_BUNDLES, the working directory if it has"
+    " both, or the bundles that ship with patchkit.",
 )
 @click.option(
     "--lock-timeout",
@@ -113,7 +115,7 @@ def main(
     ctx: click.Context,
     python: str | None,
     root: str | None,
-    bundles: str | None,
+    bundles: tuple[str, ...],
     lock_timeout: float,
 ) -> None:
     """Apply versioned patch bundles to installed Python distributions, verify them, and
@@ -132,7 +134,9 @@ def main(
     settings.command = ctx.invoked_subcommand
     if lock_timeout != lock_timeout:  # not a number is in no range, and never over
         raise click.BadParameter("it must be a number", param_hint="--lock-timeout")
-    settings.options = Options(python, root, bundles, lock_timeout, os.environ, working_directory())
+    settings.options = Options(
+        python, root, bundles or None, lock_timeout, os.environ, working_directory()
+    )
 
 
 # -- commands ---------------------------------------------------------------------------

@@ -140,6 +140,7 @@ def short_way(arguments: Sequence[str]) -> int | None:
     must look at the command line (help, completion, unusual spellings, errors)."""
     settings = Settings()
     values: dict[str, str] = {}
+    bundles: list[str] = []
     flags: dict[str, bool] = {}
     names: list[str] = []
     command = None
@@ -151,6 +152,8 @@ def short_way(arguments: Sequence[str]) -> int | None:
             value = next(rest, None)
             if value is None or value.startswith("-"):
                 return None
+            if word == "--bundles":
+                bundles.append(value)
             values[word] = value
         elif command is not None and word in _FLAGS[command]:
             flags[_FLAGS[command][word]] = True
@@ -167,7 +170,7 @@ def short_way(arguments: Sequence[str]) -> int | None:
     settings.options = Options(
         values.get("--python"),
         values.get("--root"),
-        values.get("--bundles"),
+        bundles or None,
         environ=os.environ,
         cwd=working_directory(),
     )

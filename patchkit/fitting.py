@@ -18,6 +18,7 @@ from .errors import DriftError, PatchkitError, Refused
 from .fit import Fit, fit_variant, nearest
 from .fsio import digest
 from .judging import assertion_failed
+from .layers import origin
 from .manifest import parse_manifest, version_matches
 from .mapping import reaches
 from .model import Assertion, Bundle, Target
@@ -90,13 +91,14 @@ class Loaded(NamedTuple):
     manifest: bytes | None
     read: Callable[[str], bytes]
     chosen: Chosen | None = None
+    folder: str | None = None
 
     @classmethod
     def named(cls, folder: str, name: str) -> Loaded:
         """A bundle of a bundle directory."""
         data = source.read_manifest(folder, name)
         bundle = parse_manifest(data, name, source.read_lock(folder, name))
-        return cls(bundle, data, source.patch_reader(folder, bundle))
+        return cls(bundle, data, source.patch_reader(folder, bundle), folder=folder)
 
     @classmethod
     def loose(cls, env: Environment, path: str, data: bytes, way: Way) -> Loaded:
@@ -141,6 +143,9 @@ class Loaded(NamedTuple):
         )
         if chosen.reason is not None:
             _prove(view, chosen)
+        elif self.folder is not None:
+            found = origin(self.folder, self.bundle.name)
+            chosen = chosen._replace(origin=None if found is None else {**found})
         return chosen
 
 

@@ -506,6 +506,13 @@ def make_root(path: str) -> Root:
     return Root(path)
 
 
+def remove_tree(path: str) -> None:
+    """Remove a folder outside any environment, with what is in it."""
+    import shutil
+
+    shutil.rmtree(path)
+
+
 def discard(descriptor: int) -> None:
     """Let what is still written to a descriptor go nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

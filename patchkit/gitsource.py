@@ -208,6 +208,38 @@ def opened(work_tree: str) -> Iterator[git.Repo]:
             ) from error
 
 
+def mirror(address: str, git_dir: str) -> None:
+    """A bare copy of a repository, made or brought up to date.  Raises Refused with git's own
+    words; no prompt, and nothing of it is checked out."""
+    import subprocess
+
+    environ = {k: v for k, v in os.environ.items() if k not in _STEERING}
+    environ.update(_SAFE)
+    fetch = ["git", "--git-dir", git_dir, "fetch", "--quiet", "--prune", "--tags", "--force"]
+    commands = [[*fetch, "origin"]]
+    if not os.path.isdir(git_dir):
+        refs = "+refs/heads/*:refs/remotes/origin/*"
+        commands = [
+            ["git", "init", "--quiet", "--bare", git_dir],
+            ["git", "--git-dir", git_dir, "config", "remote.origin.url", address],
+            ["git", "--git-dir", git_dir, "config", "remote.origin.fetch", refs],
+            *commands,
+        ]
+    for command in commands:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environ,
+            check=False,
+        )
+        if done.returncode:
+            words = " ".join(done.stderr.split()) or f"git ended with {done.returncode}"
+            raise Refused(words, code="git-failed")
+
+
 @contextmanager
 def _variables(values: dict[str, str | None]) -> Iterator[None]:
     """Change environment variables for a while (None: take it out)."""

@@ -119,7 +119,8 @@ def _fix(folder: str, path: str) -> Iterator[dict[str, Any]]:
 def _must_not_be_shipped(folder: str) -> None:
     if source.is_shipped(folder):
         raise Refused(
-            f"{folder} holds the bundles that came with patchkit; they stay as they are",
+            f"{folder} holds bundles that came with patchkit, or from a repository; they stay as"
+            " they are",
             code="shipped-bundles",
             hint="name a bundle directory of your own: patchkit --bundles DIR lint …",
         )

@@ -12,6 +12,7 @@ from .distributions import find_distribution
 from .errors import Locked, PatchkitError, Refused
 from .fit import made_for
 from .fitting import Pristine, choose
+from .layers import shadowed
 from .lock import steady
 from .manifest import profile_for, release_order, version_matches
 from .model import Assertion, Bundle
@@ -44,6 +45,8 @@ def list_bundles(options: Options) -> Report:
             raise
         rows = [_row(session, None, name) for name in source.list_names(session.folder)]
         notes.append(INTERRUPTED)
+    for name, layers in shadowed(session.folder).items():
+        notes.append(f"{name} is taken from {layers[-1]}, before {', '.join(layers[:-1])}")
     return Report(
         "list",
         {"environment": session.described(), "folder": session.folder, "bundles": rows},

@@ -41,7 +41,7 @@ def output_options(command: F) -> F:
 
 
 def _note_global(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-    if value is not None:
+    if value is not None and value != ():
         name = str(parameter.name).removesuffix("_dir")
         setattr(ctx.ensure_object(Settings).options, name, value)
 
@@ -56,7 +56,12 @@ def common_options(command: F) -> F:
     ):
         name = "bundles_dir" if flag == "--bundles" else flag[2:].replace("-", "_")
         command = click.option(
-            flag, name, type=kind, hidden=True, expose_value=False, callback=_note_global
+            *(flag, name),
+            type=kind,
+            multiple=flag == "--bundles",
+            hidden=True,
+            expose_value=False,
+            callback=_note_global,
         )(command)
     return output_options(command)
 

@@ -205,6 +205,7 @@ def _applied(entry: BundleEntry) -> dict[str, Any]:
         "variant": ", ".join(variants) or None,
         "env": entry["profile"]["env"],
         "args": entry["profile"]["args"],
+        "origin": entry["origin"],
     }
 
 

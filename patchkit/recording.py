@@ -58,6 +58,7 @@ def _bundle_entry(item: Chosen, versions: Mapping[str, str]) -> BundleEntry:
         ],
         profile={"env": env, "args": list(args)},
         caches={kind: list(names) for kind, names in item.bundle.caches},
+        origin=item.origin,
     )
 
 

@@ -200,6 +200,12 @@ def _status(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
         for item in data["applied"]:
             variant = f"  ({item['variant']})" if item["variant"] else ""
             lines.append(f"  {style(item['name'], 'green')} {item['version']}{variant}")
+            if item["origin"]:
+                came = item["origin"]
+                dirty = ", with changes that are not committed" if came["dirty"] else ""
+                lines.append(
+                    f"      from: {came['repository']} at {came['revision'] or 'no commit'}{dirty}"
+                )
             if item["env"]:
                 pairs = " ".join(f"{k}={v}" for k, v in sorted(item["env"].items()))
                 lines.append(f"      environment: {pairs}")

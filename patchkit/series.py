@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import bundles as source
 from .distributions import (
@@ -91,6 +91,7 @@ class Chosen(NamedTuple):
     skipped: tuple[str, ...] = ()
     way: Way = Way()
     notes: tuple[str, ...] = ()
+    origin: dict[str, Any] | None = None
 
     @property
     def reason(self) -> str | None:
@@ -187,7 +188,7 @@ def from_record(env: Environment, home: Home, state: State, entry: BundleEntry) 
                 release=variant.get("made_for"),
             )
         )
-    return Chosen(bundle, data, tuple(parts))
+    return Chosen(bundle, data, tuple(parts), origin=entry["origin"])
 
 
 def build(env: Environment, home: Home, chosen: Sequence[Chosen]) -> Series:

@@ -6,7 +6,7 @@ Cheap to import, since ``verify`` needs it.  Only looks.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .distributions import tree_distribution
@@ -32,7 +32,7 @@ class Options:
         self,
         python: str | None = None,
         root: str | None = None,
-        bundles: str | None = None,
+        bundles: str | Sequence[str] | None = None,
         lock_timeout: float = 30.0,
         environ: Mapping[str, str] | None = None,
         cwd: str = ".",
@@ -84,6 +84,7 @@ class Session:
             "python": self.env.python,
         }
         self.home = locate(self.env)
+        self._folder: str | None = None
 
     @property
     def is_unnamed(self) -> bool:
@@ -94,10 +95,13 @@ class Session:
 
     @property
     def folder(self) -> str:
-        """The bundle directory."""
-        from .bundles import bundle_dir
+        """The bundle directory, found once."""
+        if self._folder is None:
+            from .bundles import bundle_dir
 
-        return bundle_dir(self.options.bundles, self.options.environ, self.options.cwd)
+            options = self.options
+            self._folder = bundle_dir(options.bundles, options.environ, options.cwd)
+        return self._folder
 
     def described(self) -> dict[str, Any]:
         """The ``environment`` object of the contract's JSON."""

@@ -223,6 +223,12 @@ def _staged(value: Any) -> bool:
     return _path(value) and str(value).startswith(_OWN[0])
 
 
+def _origin(value: Any) -> bool:
+    return value is None or _fits(
+        value, {"repository": _text, "revision": _text_or_none, "dirty": _flag}
+    )
+
+
 def _undo(value: Any) -> bool:
     return value is None or (_path(value) and str(value).startswith(_OWN[1:]))
 
@@ -267,6 +273,7 @@ _STATE = {
             "name": _text, "version": _text, "loose": _flag, "reverse": _flag, "eol": _flag,
             "strip": _number_or_none, "manifest": _sha256_or_none, "variants": [_VARIANT],
             "profile": {"env": _table_of_text, "args": _texts}, "caches": _caches,
+            "origin": _origin,
         }
     ],
     "files": [

@@ -31,7 +31,7 @@ from .fsio import Root, digest
 from .shape import journal_fault, state_fault
 
 NAME = ".patchkit"
-SCHEMA = 1
+SCHEMA = 2
 STATE, JOURNAL, LOCK = f"{NAME}/state.json", f"{NAME}/journal.json", f"{NAME}/lock"
 STAGED, UNDO, PRISTINE = f"{NAME}/staged", f"{NAME}/undo", f"{NAME}/pristine"
 PYCS, BLOBS = f"{NAME}/pycs", f"{NAME}/blobs"
@@ -89,7 +89,8 @@ class VariantEntry(TypedDict):
 
 
 class BundleEntry(TypedDict):
-    """One applied bundle, with the blobs that make it independent of its directory."""
+    """One applied bundle, with the blobs that make it independent of its directory; ``origin``
+    is the repository, revision and cleanness of that."""
 
     name: str
     version: str
@@ -101,6 +102,7 @@ class BundleEntry(TypedDict):
     variants: list[VariantEntry]
     profile: dict[str, Any]
     caches: dict[str, list[str]]
+    origin: dict[str, Any] | None
 
 
 class AssertEntry(TypedDict):
@@ -294,10 +296,27 @@ def _parse(data: bytes, path: str, fault: Callable[[Any], str | None]) -> Any:
             code="state-schema",
             hint="use that version to revert first",
         )
-    wrong = "schema" if schema != SCHEMA else fault(value)
+    if schema == 1:
+        _upgrade(value)
+    wrong = "schema" if value.get("schema") != SCHEMA else fault(value)
     if wrong is not None:
         raise damaged(path, f"{wrong} is not what patchkit writes there")
     return value
+
+
+def _upgrade(value: dict[str, Any]) -> None:
+    """What patchkit 0.1 wrote, with what it did not know: by what a variant was chosen, and
+    where a bundle came from."""
+    value["schema"] = SCHEMA
+    bundles = value.get("bundles", [])
+    for entry in bundles if isinstance(bundles, list) else []:
+        if isinstance(entry, dict):
+            entry.setdefault("origin", None)
+            variants = entry.get("variants")
+            for variant in variants if isinstance(variants, list) else []:
+                if isinstance(variant, dict):
+                    variant.setdefault("unneeded", None)
+                    variant.setdefault("made_for", None)
 
 
 def read_own(path: str, most: int = MAX_STATE) -> bytes | None:
