@@ -25,7 +25,7 @@ from .manifest import (
     version_matches,
 )
 from .mapping import check_path, reaches, strip_path
-from .model import Bundle, FilePatch, Hunk, Patch, Pristine, Target, Variant, split
+from .model import Assertion, Bundle, FilePatch, Hunk, Patch, Pristine, Target, Variant, split
 from .recount import recount
 
 if TYPE_CHECKING:
@@ -530,6 +530,14 @@ def _lint_assertions(bundle: Bundle, patches: Mapping[str, Patch]) -> Iterator[P
             text = f"{assertion.key}.file: no patch touches {assertion.file}"
             hint = "an assertion should judge the code that the patch changes"
             yield Problem("assertion-file", "warning", file, None, text, hint)
+    for number, target in enumerate(bundle.targets):
+        own = [a for a in bundle.asserts if a.distribution == target.distribution]
+        for place, variant in enumerate(target.variants):
+            if variant.reason is not None and not any(_may_meet(a, variant) for a in own):
+                word = "upstream" if variant.upstream else "unneeded"
+                text = f"target[{number}].variant[{place}]: no assertion proves that it is {word}"
+                hint = "add an [[assert]] that holds on these releases and fails on the others"
+                yield Problem("unproven", "warning", file, None, text, hint)
     judged = {assertion.distribution for assertion in bundle.asserts}
     for number, target in enumerate(bundle.targets):
         patched = any(variant.patches for variant in target.variants)
@@ -537,6 +545,14 @@ def _lint_assertions(bundle: Bundle, patches: Mapping[str, Patch]) -> Iterator[P
             text = f"target[{number}]: patches {target.distribution}, and no assertion judges it"
             hint = "add an [[assert]] that fails when the patch does not do its work"
             yield Problem("no-assertion", "warning", file, None, text, hint)
+
+
+def _may_meet(assertion: Assertion, variant: Variant) -> bool:
+    """Whether some version is in the range of both."""
+    if not assertion.versions:
+        return True
+    ranges = [assertion.versions, variant.versions]
+    return any(all(version_matches(r, v) for r in ranges) for v in probe_versions(ranges))
 
 
 def _lint_orphans(folder: str, bundle: Bundle) -> Iterator[Problem]:

@@ -348,3 +348,26 @@ def test_a_fork_of_a_real_release_is_known_by_its_bytes(
     cli("--root", root, "verify", "sm120-fusion")
     cli("--root", root, "revert", "--all")
     assert releases.diff_snapshots(before, releases.snapshot(root)) == []
+
+
+def test_lint_proves_an_upstream_claim_by_the_code(lab: Lab) -> None:
+    """By the releases at hand: one that denies it is an error, one that proves it is none."""
+    bundle(lab, (">=1", {"upstream": "merged in 1.0"}), asserts=[FAILS])
+    denied = lab.site()
+    files = {**ACME.files, ALPHA[0]: str(ACME.files[ALPHA[0]]).replace(ALPHA[1], ALPHA[2])}
+    proven = lab.site(Dist("acme", "1.0", files))
+    for site, code in ((denied, 1), (proven, 0)):
+        done = lab.cli(*site.where, "--bundles", lab.bundles, "lint", "b", "--json", check=code)
+        kinds = {problem["kind"] for problem in done.json["problems"]}
+        assert ("upstream-denied" in kinds) == bool(code)
+
+
+@pytest.mark.parametrize(("versions", "said"), [(None, False), (">=2", False), ("<1", True)])
+def test_lint_says_where_nothing_proves_an_upstream_claim(
+    versions: str | None, said: bool, lab: Lab
+) -> None:
+    one = dict(HOLDS) if versions is None else {**HOLDS, "versions": versions}
+    bundle(lab, ("<1", ALPHA), (">=1", {"upstream": "merged in 1.0"}), asserts=[one])
+    lab.cli("--bundles", lab.bundles, "lint", "--update-lock", "b")
+    done = lab.cli("--bundles", lab.bundles, "lint", "b", "--json").json
+    assert ("unproven" in {problem["kind"] for problem in done["problems"]}) == said

@@ -117,11 +117,13 @@ def speaks_against(bundle: Bundle, settings: Settings) -> Iterator[Problem]:
                         yield Problem("lock-contradicted", "error", file, None, text, _UPDATE)
     for target in bundle.targets:
         for version in _versions(target, settings):
-            variant = _patched_in(target, version)
+            variant = _variant_in(target, version)
             if variant is None:
                 continue
             with _opened(target.distribution, version, settings) as release:
-                if release is not None and holds_already(
+                if release is not None and variant.reason is not None:
+                    yield from _denied(bundle, target, variant, release)
+                elif release is not None and holds_already(
                     bundle, target.distribution, version, (), release.read
                 ):
                     text = (
@@ -142,8 +144,28 @@ def speaks_against(bundle: Bundle, settings: Settings) -> Iterator[Problem]:
 _UPDATE = "patchkit lint --update-lock, with these releases at hand"
 
 
-def _patched_in(target: Target, version: str) -> Variant | None:
-    found = [v for v in target.variants if v.patches and version_matches(v.versions, version)]
+def _denied(
+    bundle: Bundle, target: Target, variant: Variant, release: Release
+) -> Iterator[Problem]:
+    """Whether a release denies that it needs no patch."""
+    verdict = prove(bundle, target, release, _no_patch)
+    if verdict.state == "unmet" and verdict.variant is variant:
+        word = "upstream" if variant.upstream else "unneeded"
+        text = (
+            f"{target.distribution} {release.version} is said to be {word}"
+            f" ({variant.versions}), and {verdict.reason}"
+        )
+        hint = f"narrow the range: patchkit matrix {bundle.name} shows what each release does"
+        file = f"manifests/{bundle.name}.toml"
+        yield Problem(f"{word}-denied", "error", file, None, text, hint)
+
+
+def _no_patch(path: str) -> bytes:
+    raise AssertionError(f"a variant without patches has none to read: {path}")
+
+
+def _variant_in(target: Target, version: str) -> Variant | None:
+    found = [v for v in target.variants if version_matches(v.versions, version)]
     return found[0] if len(found) == 1 else None
 
 
