@@ -769,8 +769,11 @@ def test_every_patched_distribution_needs_an_assertion(folder: Folder) -> None:
     second = target("demo/a.patch", distribution="other")
     merged = "[[target]]\ndistribution='third'\n[[target.variant]]\nversions=''\nupstream='x'\n"
     folder.bundle(more=second + merged + ASSERT)
-    (only,) = folder.problems()
-    assert only.message == "target[1]: patches other, and no assertion judges it"
+    found = {problem.kind: problem.message for problem in folder.problems()}
+    assert found == {
+        "no-assertion": "target[1]: patches other, and no assertion judges it",
+        "unproven": "target[2].variant[0]: no assertion proves that it is upstream",
+    }
 
 
 # -- against installed files ------------------------------------------------------------
