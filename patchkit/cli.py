@@ -86,15 +86,20 @@ class _Commands(click.Group):
 @click.option(
     "--python",
     metavar="PATH",
-    type=click.Path(),
+    type=click.Path(readable=False),
     help="The environment to work on: an interpreter or a venv folder."
     " Else PATCHKIT_PYTHON, VIRTUAL_ENV, CONDA_PREFIX, or patchkit's own.",
 )
-@click.option("--root", metavar="DIR", type=click.Path(), help="A directory used as site-packages.")
+@click.option(
+    "--root",
+    metavar="DIR",
+    type=click.Path(readable=False),
+    help="A directory used as site-packages.",
+)
 @click.option(
     "--bundles",
     metavar="DIR",
-    type=click.Path(),
+    type=click.Path(readable=False),
     multiple=True,
     help="A directory with manifests/ and patches/, or REPOSITORY@REVISION of git; given more"
     " than once, the later one wins. Else PATCHKIT_BUNDLES, the working directory if it has"

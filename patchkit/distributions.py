@@ -8,10 +8,11 @@ needs them: it lies on the path of ``verify``.
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from .editable import editable_root, editable_sources, find_git
-from .environment import HINT, Environment, refuse_environment
+from .environment import HINT, Environment, looked_at, refuse_environment
 from .errors import Refused
 from .fsio import MAX_METADATA, read_plain
 from .names import normalise
@@ -177,7 +178,7 @@ def _listing(env: Environment, directory: str) -> Listing:
 def _read_listing(directory: str) -> Listing:
     try:
         names = os.listdir(directory)
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         refuse_environment(f"{directory} cannot be read: {error.strerror}", HINT)
     entries: dict[str, list[Entry]] = {}
     pth = []
@@ -229,6 +230,11 @@ def _read_metadata(info: str) -> dict[str, str]:
     return found
 
 
+def _is_file(path: str) -> bool:
+    status = looked_at(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
 def _installed(listing: Listing, name: str) -> list[Entry]:
     """The entries of a name that count: those with metadata, dist-info before egg-info.
 
@@ -237,7 +243,7 @@ def _installed(listing: Listing, name: str) -> list[Entry]:
     entries = [
         entry
         for entry in listing.entries.get(name, ())
-        if os.path.isfile(_metadata_file(os.path.join(listing.directory, entry.file)))
+        if _is_file(_metadata_file(os.path.join(listing.directory, entry.file)))
     ]
     wheels = [entry for entry in entries if entry.file.endswith(".dist-info")]
     return sorted(wheels or entries, key=lambda entry: entry.file)

@@ -9,6 +9,7 @@ It lies on the path of ``verify``, so it imports nothing that costs.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -110,6 +111,22 @@ def refuse_environment(message: str, hint: str) -> NoReturn:
     raise Refused(message, code="no-environment", hint=hint)
 
 
+def looked_at(path: str) -> os.stat_result | None:
+    """The status of what a path leads to; None where nothing is there.
+
+    ``os.path.isfile`` and its like also say no where the disk fails or permission is missing;
+    what is installed must not be taken for absent then.
+    """
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+
+
 HINT = "name an interpreter or a virtual environment with --python, or site-packages with --root"
 
 
@@ -126,7 +143,8 @@ def _why_not(path: str) -> str:
 
 def _from_root(root: str) -> Environment:
     path = os.path.abspath(os.path.expanduser(root))
-    if not os.path.isdir(path):
+    status = looked_at(path)
+    if status is None or not stat.S_ISDIR(status.st_mode):
         hint = "give the directory that holds the packages"
         refuse_environment(f"--root {root} {_why_not(path)}", hint)
     if os.path.isfile(os.path.join(path, "pyvenv.cfg")):

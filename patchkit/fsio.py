@@ -164,6 +164,15 @@ class Root:
             )
         return _read_all(descriptor, status.st_size)
 
+    def is_open_at(self, path: str, descriptor: int) -> bool:
+        """Whether an open file is the one that has this name."""
+        here = self.lstat(path)
+        try:
+            mine = os.fstat(descriptor)
+        except OSError as error:
+            raise self._named(error, path) from None
+        return here is not None and here.st_ino == mine.st_ino and mine.st_nlink > 0
+
     def target_status(self, path: str) -> os.stat_result:
         """The status of what a path leads to, where an installer linked it into its cache."""
         folder, name = self._at(path)
@@ -186,6 +195,8 @@ class Root:
             return sorted(os.listdir(self._folder(folder)))
         except NO_FOLDER:
             return []
+        except OSError as error:
+            raise self._named(error, folder) from None
 
     def has_attributes(self, folder: str) -> bool:
         """Whether a folder has extended attributes (an ACL, a label), which nothing here
@@ -196,6 +207,10 @@ class Root:
             return bool(os.listxattr(self._folder(folder)))
         except (OSError, SymlinkedFolder):
             return False
+
+    def is_empty(self, folder: str) -> bool:
+        """Whether a folder is there, with nothing in it."""
+        return self.is_folder(folder) and not self.names(folder)
 
     def is_folder(self, path: str) -> bool:
         """Whether a folder is there, and no symlink to one."""
@@ -215,7 +230,11 @@ class Root:
 
     def status_of_folder(self, folder: str) -> os.stat_result:
         """The status of a folder that is there."""
-        return os.fstat(self._folder(folder))
+        descriptor = self._folder(folder)
+        try:
+            return os.fstat(descriptor)
+        except OSError as error:
+            raise self._named(error, folder) from None
 
     # -- changing -------------------------------------------------------------------
 
@@ -269,7 +288,7 @@ class Root:
             if unsynced is None:
                 os.close(descriptor)
             else:
-                unsynced.add(descriptor)
+                unsynced.add(descriptor, self.full(path))
         except OSError as error:
             raise self._named(error, path) from None
         return kept
@@ -324,12 +343,12 @@ class Root:
         folder, name = self._at(path)
         try:
             os.mkdir(name, 0o700, dir_fd=folder)
+            with suppress(PermissionError):
+                os.chmod(name, mode, dir_fd=folder)
         except FileExistsError:
             return False
         except OSError as error:
             raise self._named(error, path) from None
-        with suppress(PermissionError):
-            os.chmod(name, mode, dir_fd=folder)
         return True
 
     def make_own_folder(self, path: str) -> None:
@@ -338,9 +357,12 @@ class Root:
         if self.mkdir(path):
             return
         folder, name = self._at(path)
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o777 == 0o700:
-            os.chmod(name, 0o755, dir_fd=folder)
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o777 == 0o700:
+                os.chmod(name, 0o755, dir_fd=folder)
+        except OSError as error:
+            raise self._named(error, path) from None
 
     def make_folders(self, path: str) -> None:
         """The folders above a path, where they are not there."""
@@ -387,13 +409,17 @@ class Root:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(name, flags, 0o644, dir_fd=folder)
+            try:
+                # Whoever may look at the environment may see whether the lock is held,
+                # whatever the umask of the first one was.
+                if os.fstat(descriptor).st_mode & 0o444 != 0o444:
+                    with suppress(PermissionError):
+                        os.fchmod(descriptor, 0o644)
+            except BaseException:
+                os.close(descriptor)
+                raise
         except OSError as error:
             raise self._named(error, path) from None
-        # Whoever may look at the environment may see whether the lock is held, whatever
-        # the umask of the first one was.
-        if os.fstat(descriptor).st_mode & 0o444 != 0o444:
-            with suppress(PermissionError):
-                os.fchmod(descriptor, 0o644)
         return descriptor
 
     def sync_folder(self, folder: str) -> None:
@@ -413,6 +439,16 @@ class Root:
         self.create(aside, data, mode)
         self.rename(aside, self, path)
         self.sync_folder(path.rpartition("/")[0])
+
+    def reserve(self, path: str, size: int) -> None:
+        """A file that holds at least so many bytes of the disk for later."""
+        folder, name = self._at(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o600, dir_fd=folder)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        finally:
+            os.close(descriptor)
 
     def device(self, folder: str) -> int | None:
         """The device that a folder is on; None where there is no such folder.  Between two
@@ -449,27 +485,33 @@ class Unsynced:
     _MOST = 64
 
     def __init__(self) -> None:
-        self._descriptors: list[int] = []
+        self._open: list[tuple[int, str]] = []
 
-    def add(self, descriptor: int) -> None:
+    def add(self, descriptor: int, path: str) -> None:
         """Take an open file; syncs all when there are many."""
-        self._descriptors.append(descriptor)
+        self._open.append((descriptor, path))
         # Starts the writing without waiting for it (sync_file_range is not in Python).
         with suppress(OSError, AttributeError):
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        if len(self._descriptors) >= self._MOST:
+        if len(self._open) >= self._MOST:
             self.sync()
 
     def sync(self) -> None:
         """Make every one durable, and close it."""
-        while self._descriptors:
-            os.fsync(self._descriptors[-1])
-            os.close(self._descriptors.pop())
+        while self._open:
+            descriptor, path = self._open[-1]
+            try:
+                os.fsync(descriptor)
+            except OSError as error:
+                error.filename = path
+                raise
+            self._open.pop()
+            os.close(descriptor)
 
     def close(self) -> None:
         """Close what an error left open."""
-        while self._descriptors:
-            os.close(self._descriptors.pop())
+        while self._open:
+            os.close(self._open.pop()[0])
 
 
 def read_plain(path: str, most: int = MAX_FILE) -> bytes:

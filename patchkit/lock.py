@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from .errors import Fault, Locked, PatchkitError, Refused
 from .fsio import Root, rewrite
-from .state import FOLDERS, LOCK, NAME, STATE, Home
+from .state import FOLDERS, LOCK, NAME, RESERVE, STATE, Home
 
 T = TypeVar("T")
 
@@ -111,9 +111,7 @@ def _acquire(root: Root, home: Home, timeout: float, check: Callable[[], None]) 
             try:
                 if _flock(descriptor, fcntl.LOCK_EX, home):
                     # The holder before may have removed the file while this one waited.
-                    here = root.lstat(LOCK)
-                    mine = os.fstat(descriptor)
-                    if here is not None and here.st_ino == mine.st_ino and mine.st_nlink:
+                    if root.is_open_at(LOCK, descriptor):
                         return descriptor
                     again = True
                 else:
@@ -187,6 +185,7 @@ def _leave(root: Root, home: Home) -> bool:
             root.unlink(f"{folder}/{name}")
         root.rmdir(folder)
     root.unlink(_PROBE)
+    root.unlink(RESERVE)
     root.unlink(LOCK)
     return not root.rmdir(NAME)
 

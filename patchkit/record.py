@@ -6,11 +6,12 @@ large one whole costs more than all that ``verify`` does.  Only reads.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from .errors import Refused
+from .errors import Fault, Refused
 from .fsio import read_plain
 
 # From so many paths on, one pass over RECORD is cheaper than a search for each.
@@ -69,7 +70,8 @@ class Record:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise Refused(
+            kind = Refused if error.errno in (errno.EINVAL, errno.EFBIG) else Fault
+            raise kind(
                 f"{path} cannot be read: {error.strerror}",
                 code="record-unreadable",
                 hint="run as a user that may read it",

@@ -193,7 +193,6 @@ def _stage_one(
         "new": change.new,
         "undo": undo,
         "staged": staged,
-        "inode": None if change.status is None else change.status.st_ino,
     }
 
 

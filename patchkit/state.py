@@ -13,6 +13,7 @@ must stay cheap to import (``verify`` needs it) and must not decide what is to b
         undo/           second names of what the transaction replaces
         pristine/       the pristine files (hard links, so that the inode comes back)
         pycs/           byte-code of the pristine modules, put back on revert
+        reserve         space that a revert on a full disk takes back
         blobs/          manifests, the patches of a variant in one, and copies of pristine
                         bytes, by SHA-256
 """
@@ -33,6 +34,7 @@ from .shape import journal_fault, state_fault
 NAME = ".patchkit"
 SCHEMA = 2
 STATE, JOURNAL, LOCK = f"{NAME}/state.json", f"{NAME}/journal.json", f"{NAME}/lock"
+RESERVE = f"{NAME}/reserve"
 STAGED, UNDO, PRISTINE = f"{NAME}/staged", f"{NAME}/undo", f"{NAME}/pristine"
 PYCS, BLOBS = f"{NAME}/pycs", f"{NAME}/blobs"
 FOLDERS = (STAGED, UNDO, PRISTINE, PYCS, BLOBS)
@@ -172,7 +174,7 @@ class Home:
 
     def exists(self) -> bool:
         """Whether there is one."""
-        return os.path.lexists(self.path)
+        return _is_there(self.path)
 
     def resolve(self, root: str) -> str:
         """The absolute directory of an entry of ``State.roots``."""
@@ -210,7 +212,7 @@ class Home:
         for name in (STAGED, JOURNAL, STATE):
             try:
                 status = os.lstat(f"{self.holder}/{name}")
-            except OSError:
+            except (FileNotFoundError, NotADirectoryError):
                 marks.append(None)
             else:
                 marks.append((status.st_ino, status.st_mtime_ns))
@@ -319,6 +321,15 @@ def _upgrade(value: dict[str, Any]) -> None:
                     variant.setdefault("made_for", None)
 
 
+def _is_there(path: str) -> bool:
+    """Whether a name is taken.  An error is raised: what cannot be looked at is not absent."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def read_own(path: str, most: int = MAX_STATE) -> bytes | None:
     """A file of patchkit's own; None where there is none.  Never blocks, and follows no
     symlink; more than ``most`` bytes are refused, since patchkit does not write so many."""
@@ -340,6 +351,9 @@ def read_own(path: str, most: int = MAX_STATE) -> bytes | None:
             raise damaged(path, f"it has {status.st_size} bytes, and the limit is {most}")
         with open(descriptor, "rb", closefd=False) as file:
             return file.read(most + 1)
+    except OSError as error:
+        error.filename = path
+        raise
     finally:
         os.close(descriptor)
 
