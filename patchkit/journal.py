@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from .bytecode import drop_pycs, pycs_below
 from .errors import DriftError, Fault, PatchkitError, Refused, SymlinkedFolder
 from .fsio import NO_FOLDER, Root, digest, move_tree, remove_file
+from .jit import is_compiled
 from .paths import folders_above, upper
 from .roots import Roots
 from .staging import Work, copy, must_be_as_seen, preflight, remove_beside, stage
@@ -28,6 +30,7 @@ from .state import (
     NAME,
     PRISTINE,
     PYCS,
+    RESERVE,
     SCHEMA,
     STAGED,
     STATE,
@@ -37,6 +40,10 @@ from .state import (
     render,
     same,
 )
+
+# A block is what the smallest file or folder takes.
+_BLOCK = 4096
+_SLACK = 16 * _BLOCK
 
 
 def commit(
@@ -94,8 +101,17 @@ def commit(
         else:
             own.replace(STATE, new_state)
     except BaseException as error:
-        if not (staged and _published(own, journal["state"])):
-            _go_back(own, home, roots, journal if staged else None, error)
+        try:
+            is_out = staged and _published(own, journal["state"])
+            if not is_out:
+                _go_back(own, home, roots, journal if staged else None)
+        except (OSError, PatchkitError) as second:
+            raise Fault(
+                f"interrupted in the middle: {_said(second)} (while undoing: {_said(error)})",
+                code="not-undone",
+                hint="remove the cause, then run: patchkit recover",
+            ) from error
+        if not is_out:
             raise
         # The record is out, so the way is forwards: what failed was to sync it.
         warnings.append(f"done, but perhaps not yet safe from a power cut: {_said(error)}")
@@ -104,7 +120,7 @@ def commit(
             warnings += finish(own, home, roots, journal)
         except (OSError, PatchkitError) as error:
             # Only leftovers are still there, and while they are, every command says so.
-            if not last or not home.unfinished():
+            if not last or not _may_be_unfinished(home):
                 continue
             warnings.append(
                 f"done, but not tidied up: {_said(error)}; when the cause is gone, run:"
@@ -112,28 +128,44 @@ def commit(
             )
         else:
             break
+    if state is not None:
+        _reserve(own, state, len(render(journal)))
     return warnings
 
 
-def _go_back(
-    own: Root,
-    home: Home,
-    roots: Roots,
-    journal: dict[str, Any] | None,
-    error: BaseException,
-) -> None:
+def _may_be_unfinished(home: Home) -> bool:
     try:
-        if journal is None:
-            remove_beside(own, roots)
-            _clean(own, home)
-        else:
-            roll_back(own, home, roots, journal)
-    except (OSError, PatchkitError) as second:
-        raise Fault(
-            f"interrupted in the middle: {_said(second)} (while undoing: {_said(error)})",
-            code="not-undone",
-            hint="remove the cause, then run: patchkit recover",
-        ) from error
+        return home.unfinished()
+    except OSError:
+        return True
+
+
+def _reserve(own: Root, state: State, journal: int) -> None:
+    """Hold the space that a revert needs, so that a full disk cannot stop it: for its journal,
+    its folders, the state if a part stays, and the sources that come back as new files."""
+    size = _SLACK + 2 * journal + len(render(state))
+    with suppress(OSError, PatchkitError):  # what was done stays done
+        for entry in state["files"]:
+            if entry["stash"] and is_compiled(entry["path"]):
+                status = own.lstat(f"{PRISTINE}/{entry['stash']}")
+                size += 0 if status is None else status.st_size + _BLOCK
+        own.reserve(RESERVE, size)
+
+
+def release_reserve(own: Root) -> bool:
+    """Give the space back that was held for a revert; whether there was any."""
+    if own.lstat(RESERVE) is None:
+        return False
+    own.unlink(RESERVE)
+    return True
+
+
+def _go_back(own: Root, home: Home, roots: Roots, journal: dict[str, Any] | None) -> None:
+    if journal is None:
+        remove_beside(own, roots)
+        _clean(own, home)
+    else:
+        roll_back(own, home, roots, journal)
 
 
 def _said(error: BaseException) -> str:
@@ -195,8 +227,12 @@ def _swap(
             where.rename(operation["staged"], root, change.path)
     check()
     drop_pycs(roots, work.modules)
+    # What is empty now goes when there is no way back any more, which would need space for it.
     for place, path, *_ in work.drop:
-        roots[place].rmdir(path)
+        if roots[place].is_empty(path):
+            error = roots[place].can_write(upper(path))
+            if error is not None:
+                raise error
     _sync_targets(roots, journal)
 
 
@@ -210,6 +246,8 @@ def finish(own: Root, home: Home, roots: Roots, journal: dict[str, Any]) -> list
         _put_pyc_back(own, roots[root], path, name)
     for root, path, *_ in journal["drop"]:
         roots[root].rmdir(path)
+    for root, folder in sorted({(root, upper(path)) for root, path, *_ in journal["drop"]}):
+        roots[root].sync_folder(folder)
     warnings = _outside(home, journal)
     _clean(own, home)
     return warnings
@@ -344,8 +382,8 @@ def _undo(own: Root, roots: Roots, operation: dict[str, Any]) -> bool:
     path, old, new, undo = (operation[k] for k in ("path", "old", "new", "undo"))
     staged = operation["staged"]
     if staged is not None:
-        where = own if staged.startswith(f"{NAME}/") else root
-        if where.lstat(staged) is not None:
+        waits = (own if staged.startswith(f"{NAME}/") else root).lstat(staged)
+        if waits is not None and not _is_at(root, path, waits):
             return True  # never swapped in, whatever the target is now
     try:
         now = ident_on_disk(root, path)
@@ -367,6 +405,16 @@ def _undo(own: Root, roots: Roots, operation: dict[str, Any]) -> bool:
         )
     _move(own, undo, root, path)
     return True
+
+
+def _is_at(root: Root, path: str, file: os.stat_result) -> bool:
+    """Whether a file that waits has the target's name, too: after a power cut both names of a
+    rename may be there, since each folder is synced by itself."""
+    try:
+        there = root.lstat(path)
+    except SymlinkedFolder:
+        return False
+    return there is not None and (there.st_dev, there.st_ino) == (file.st_dev, file.st_ino)
 
 
 def _move(source: Root, name: str, target: Root, path: str) -> None:
@@ -399,7 +447,8 @@ def _make_folder(
 ) -> None:
     if only_in_existing and root.folder_above(path) != upper(path):
         return
-    root.mkdir(path, mode)
+    if not root.is_folder(path):  # a full disk may refuse also what is there
+        root.mkdir(path, mode)
     # Also where it is there: a kill may have come before it had its mode and owner.
     root.own_folder(path, uid, gid, mode)
 

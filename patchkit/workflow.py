@@ -6,6 +6,7 @@ out; it prints nothing and asks nothing.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -15,7 +16,7 @@ from .distributions import tree_distribution
 from .errors import PatchkitError, Refused, UsageError
 from .fitting import Loaded, Pristine, choose
 from .fsio import Root
-from .journal import commit
+from .journal import commit, release_reserve
 from .journal import recover as recover_journal
 from .lock import hold, steady, take_sources
 from .manifest import split_requirement
@@ -343,17 +344,24 @@ def _change(
         roots = Roots(home, _taking(session, signals))
         try:
             recovered = recover_journal(own, home, roots)
-            with signals.at_once():
-                _must_be_the_only_record(session, home)
-                before = home.read_state()
-                chosen = wanted(before)
-                _hold_sources(home, roots, before, chosen)
-                planned = compute_set(session, before, chosen, asked, forget=forget)
             warnings: list[str] = []
-            if not planned.nothing_to_do:
-                warnings = commit(
-                    own, home, roots, planned.work, planned.state, signals.check, command
-                )
+            while True:
+                with signals.at_once():
+                    _must_be_the_only_record(session, home)
+                    before = home.read_state()
+                    chosen = wanted(before)
+                    _hold_sources(home, roots, before, chosen)
+                    planned = compute_set(session, before, chosen, asked, forget=forget)
+                if planned.nothing_to_do:
+                    break
+                work, state = planned.work, planned.state
+                try:
+                    warnings = commit(own, home, roots, work, state, signals.check, command)
+                    break
+                except OSError as error:
+                    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+                    if command != "revert" or not full or not release_reserve(own):
+                        raise
         finally:
             roots.close()
     report = _report(session, command, planned, before)
