@@ -6,6 +6,7 @@
     python3 dev.py lint     ruff and mypy alone
     python3 dev.py bench    the benchmark, as a table in Markdown
     python3 dev.py faults   kills and errors at every call that changes a tree, as a table
+    python3 dev.py crashes  kills, errors and power cuts, in recoveries too, as a table
     python3 dev.py peers    other tools' patches, through patchkit and other tools
     python3 dev.py fuzz     damaged patches, manifests and records, found by coverage
 
@@ -576,6 +577,12 @@ def faults(rest: Sequence[str]) -> int:
     return run([python, "-m", "tests.faults.sweep", *rest], quiet=False)
 
 
+def crashes(rest: Sequence[str]) -> int:
+    """tests/crash/sweep.py, in the development environment."""
+    python = development_venv(first_interpreter())
+    return run([python, "-m", "tests.crash.sweep", *rest], quiet=False)
+
+
 #: Python libraries that apply patches, or read them; these very releases are compared.
 PEERS = ("patch-ng==1.19.1", "whatthepatch==1.0.7", "unidiff==1.0.1")
 
@@ -626,10 +633,11 @@ def main() -> int:
     commands.add_parser("lint", help="ruff and mypy")
     commands.add_parser("bench", help="the benchmark; further arguments are its own")
     commands.add_parser("faults", help="the sweep of kills and errors; likewise")
+    commands.add_parser("crashes", help="the sweep of kills, errors and power cuts; likewise")
     commands.add_parser("peers", help="the outside cases; likewise")
     commands.add_parser("fuzz", help="coverage-guided fuzzing of all readers; likewise")
     arguments, rest = parser.parse_known_args()
-    if rest and arguments.command not in ("bench", "faults", "fuzz", "peers", "test"):
+    if rest and arguments.command not in ("bench", "crashes", "faults", "fuzz", "peers", "test"):
         parser.error(f"unknown arguments: {shlex.join(rest)}")
     BUILD.mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -644,7 +652,7 @@ def main() -> int:
             return 0 if all(outcome.ok for outcome in lint(python)) else 1
         if arguments.command == "demo":
             return demo()
-        tools = {"bench": bench, "faults": faults, "fuzz": fuzz, "peers": peers}
+        tools = {"bench": bench, "crashes": crashes, "faults": faults, "fuzz": fuzz, "peers": peers}
         return tools[arguments.command](rest)
     except Failed as error:
         say(f"{paint('dev.py:', '1;31')} {error}")

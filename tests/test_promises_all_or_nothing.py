@@ -6,7 +6,6 @@ file of patchkit's own is left behind.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -290,46 +289,3 @@ def test_no_space_for_a_file(lab: Lab) -> None:
     assert site.differences(before) == [], str(result)
     lab.run(site, "apply", "big")
     lab.run(site, "verify", "big")
-
-
-#: What changes a tree, by what it does; strace counts each name by itself.
-CALLS = {
-    "rename": "rename,renameat,renameat2",
-    "link": "link,linkat",
-    "fsync": "fsync,fdatasync,syncfs",
-    "mkdir": "mkdir,mkdirat",
-    "unlink": "unlink,unlinkat",
-    "write": "write",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["apply", "revert"])
-@pytest.mark.parametrize("call", sorted(CALLS))
-def test_a_fault_at_any_system_call_that_writes(lab: Lab, call: str, command: str) -> None:
-    """One failing call after another: exit code 4 and the old tree, or 0 and the new one."""
-    needs_tool("strace")
-    start = lab.site()
-    wide(lab)
-    if command == "revert":
-        lab.run(start, "apply", "wide")
-    codes: list[int] = []
-    for number in (1, 2, 3, 5, 8, 12, 17, 23, 30):
-        site = lab.copy(start)
-        before = site.picture()
-        fault = f"inject={CALLS[call]}:error=EIO:when={number}"
-        prefix = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", fault)
-        name = "wide" if command == "apply" else "--all"
-        result = lab.run(site, command, name, check=None, prefix=prefix)
-        codes.append(result.exit_code)
-        assert result.exit_code in (0, 4), f"{fault}\n{result}"
-        assert "Traceback" not in result.stderr, str(result)
-        if result.exit_code == 4:
-            assert site.differences(before) == [], f"{fault}\n{result}"
-        applied = (result.exit_code == 0) == (command == "apply")
-        lab.run(site, "verify", *(["wide"] if applied else []))
-        shutil.rmtree(site.root.parent)
-        if codes[-2:] == [0, 0]:
-            break  # there are no more such calls
-    if call in ("rename", "write"):
-        assert 4 in codes
