@@ -478,6 +478,13 @@ def _c_names_agree(heading: bytes, there: bytes) -> bool:
     return wanted is None or found is None or wanted == found
 
 
+def c_heading(line: bytes) -> bytes | None:
+    """The function or type that a line of C at the left margin names, if it names one."""
+    if not _DEFAULT_HEADING.match(line):
+        return None
+    return _c_name(line[:400].rstrip(), cut=len(line) > 400)
+
+
 def _c_name(heading: bytes, *, cut: bool) -> bytes | None:
     """The function or type that a line defines: the last name before a parenthesis that is
     in no other (``__launch_bounds__(256) kernel(``), or what follows ``struct``."""
