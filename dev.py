@@ -9,6 +9,7 @@
     python3 dev.py crashes  kills, errors and power cuts, in recoveries too, as a table
     python3 dev.py peers    other tools' patches, through patchkit and other tools
     python3 dev.py fuzz     damaged patches, manifests and records, found by coverage
+    python3 dev.py port-bench   patches carried to later releases, by patchkit and other tools
 
 All that is made lies under ``build/`` (virtual environments, wheels, unpacked releases,
 coverage) and may be deleted at any time.  What was downloaded once is not asked for again,
@@ -571,6 +572,12 @@ def bench(rest: Sequence[str]) -> int:
     return run([python, "-m", "benchmarks.run", *rest], quiet=False)
 
 
+def port_bench(rest: Sequence[str]) -> int:
+    """benchmarks/porting, in the development environment."""
+    python = development_venv(first_interpreter())
+    return run([python, "-m", "benchmarks.porting.run", *rest], quiet=False)
+
+
 def faults(rest: Sequence[str]) -> int:
     """tests/faults/sweep.py, in the development environment."""
     python = development_venv(first_interpreter())
@@ -636,8 +643,10 @@ def main() -> int:
     commands.add_parser("crashes", help="the sweep of kills, errors and power cuts; likewise")
     commands.add_parser("peers", help="the outside cases; likewise")
     commands.add_parser("fuzz", help="coverage-guided fuzzing of all readers; likewise")
+    commands.add_parser("port-bench", help="patches carried to later releases; likewise")
     arguments, rest = parser.parse_known_args()
-    if rest and arguments.command not in ("bench", "crashes", "faults", "fuzz", "peers", "test"):
+    others = ("bench", "crashes", "faults", "fuzz", "peers", "port-bench", "test")
+    if rest and arguments.command not in others:
         parser.error(f"unknown arguments: {shlex.join(rest)}")
     BUILD.mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -653,6 +662,7 @@ def main() -> int:
         if arguments.command == "demo":
             return demo()
         tools = {"bench": bench, "crashes": crashes, "faults": faults, "fuzz": fuzz, "peers": peers}
+        tools["port-bench"] = port_bench
         return tools[arguments.command](rest)
     except Failed as error:
         say(f"{paint('dev.py:', '1;31')} {error}")

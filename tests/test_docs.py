@@ -201,8 +201,8 @@ def test_the_commands_for_developers_are_the_ones_that_dev_py_has() -> None:
     )
     named = set()
     for document in DOCUMENTS:
-        named.update(re.findall(r"dev\.py ([a-z]+)", document.read_text(encoding="utf-8")))
-    (choices,) = re.findall(r"\{([a-z,]+)\}", done.stdout.partition("\n\n")[0])
+        named.update(re.findall(r"dev\.py ([a-z-]+)", document.read_text(encoding="utf-8")))
+    (choices,) = re.findall(r"\{([a-z,-]+)\}", done.stdout.partition("\n\n")[0])
     assert named == set(choices.split(","))
 
 

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from patchkit.porting.align import align
 from patchkit.porting.lexer import tokens
-from patchkit.porting.merge import merge
-from patchkit.porting.source import Source
 from patchkit.porting.statements import merge_tokens
 from tests.support.porting import carried
 
@@ -88,8 +86,8 @@ def test_against_the_base_a_merge_is_ours_and_against_ours_nothing(
     lines = [f"line {letter}" for letter in letters]
     base, ours = joined(lines), joined(edited(lines, mine, "mine"))
     path = "pkg/table.txt"
-    assert merge(Source(path, base), Source(path, ours), Source(path, base)).data == ours
-    assert merge(Source(path, base), Source(path, ours), Source(path, ours)).data == ours
+    assert carried(base, ours, base, path).contents.get(path, base) == ours
+    assert not carried(base, ours, ours, path).contents or base == ours
 
 
 def test_tokens_of_one_statement_are_merged_where_their_neighbours_stand() -> None:

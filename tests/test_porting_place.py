@@ -158,6 +158,13 @@ def test_a_name_is_imported_also_where_its_neighbours_went() -> None:
     )
 
 
+def test_a_change_of_lines_that_say_little_is_no_change_of_blank_lines() -> None:
+    base = "def run(a):\n    if a:\n        step(a)\n    return a\n"
+    ours = base.replace("    return a", "    else:\n        return None\n    return a")
+    ported = carried(base, ours, "import x\n\n\n" + base)
+    assert only(ported).data == ("import x\n\n\n" + ours).encode()
+
+
 def test_numbers_in_names_sort_by_their_value() -> None:
     names = "    is_sm90,\n    is_sm100,\n"
     base = f"from pkg.utils import (\n    cuda,\n{names}    zed,\n)\n"

@@ -107,10 +107,8 @@ class _Merge:
 
     def _drop_blank(self) -> None:
         """Where nothing but blank lines would change, nothing does."""
-        if any(line_says(line) for edit in self.edits for line in edit.lines) or any(
-            line_says(line)
-            for edit in self.edits
-            for line in self.theirs.lines[edit.start : edit.end]
+        if any(line.strip() for edit in self.edits for line in edit.lines) or any(
+            line.strip() for edit in self.edits for line in self.theirs.lines[edit.start : edit.end]
         ):
             return
         if not any(part.verdict in ("stuck", "lost") for part in self.parts):
