@@ -57,6 +57,7 @@ def _click(arguments: list[str], settings: Settings) -> int:
 #: for, and what the list of commands says of them.
 _BESIDE = {
     "fetch": ("releases.cli", "fetch", "The pristine files of a release, installed or not."),
+    "port": ("carry.cli", "port", "Carry a bundle to other releases, by a merge that is checked."),
     "matrix": ("matrix.cli", "matrix", "What bundles mean for each release, proven by the code."),
 }
 

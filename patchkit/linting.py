@@ -96,7 +96,7 @@ def _contradictions(folder: str, name: str, contradicted: Contradicted) -> Itera
 
 
 def _fix_bundle(folder: str, name: str) -> Iterator[dict[str, Any]]:
-    _must_not_be_shipped(folder)
+    must_not_be_shipped(folder)
     bundle = source.load_bundle(folder, name)
     for path in rules.named_patches(bundle):
         yield from _fix(os.path.join(folder, "patches"), path)
@@ -116,7 +116,8 @@ def _fix(folder: str, path: str) -> Iterator[dict[str, Any]]:
         yield {"file": path, **one._asdict()}
 
 
-def _must_not_be_shipped(folder: str) -> None:
+def must_not_be_shipped(folder: str) -> None:
+    """Raise :class:`Refused` for the bundles that came with patchkit."""
     if source.is_shipped(folder):
         raise Refused(
             f"{folder} holds bundles that came with patchkit, or from a repository; they stay as"
@@ -129,7 +130,7 @@ def _must_not_be_shipped(folder: str) -> None:
 def _update_locks(folder: str, names: Sequence[str], made_for: rules.MadeFor | None) -> list[str]:
     """Write the locks that differ, of bundles that have patches which can be read; the
     paths written."""
-    _must_not_be_shipped(folder)
+    must_not_be_shipped(folder)
     written = []
     root = Root(folder)
     try:

@@ -27,6 +27,13 @@ from . import table, text
 @click.option(
     "--plot", "picture", metavar="FILE", type=click.Path(), help="Draw it: FILE.svg or FILE.png."
 )
+@click.option(
+    "--port/--no-port",
+    "ported",
+    default=True,
+    help="Try to carry a bundle over to releases that no variant is for.",
+    show_default=True,
+)
 @source_options
 @common_options
 @click.pass_obj
@@ -37,11 +44,12 @@ def matrix(
     releases: tuple[str, ...],
     markdown: bool,
     picture: str | None,
+    ported: bool,
     **given: Any,
 ) -> int:
     """What BUNDLES mean for each release: a variant applies, upstream already, nothing to
-    patch, or not. Each is proven on the pristine files: the patches are placed, and the
-    assertions judged.
+    patch, ports without a conflict, or not. Each is proven on the pristine files: the patches
+    are placed, and the assertions judged.
 
     Exit code 1 where a release does not hold that a manifest claims. Without names, all
     bundles that patch something. What was fetched once is not asked for again, so that a run
@@ -53,7 +61,14 @@ def matrix(
       patchkit matrix sm120-fusion --releases 'flashinfer-python>=0.6' --markdown
     """
     settings = settings_of(console, given)
-    tables = table.make(console.options, settings, bundles, releases, tell=steps(console))
+    porter = None
+    if ported:
+        from patchkit.carry.port import verdict_of
+
+        porter = verdict_of(console.options, settings)
+    tables = table.make(
+        console.options, settings, bundles, releases, porter=porter, tell=steps(console)
+    )
     settings.store.tidy()
     notes = []
     if picture is not None:

@@ -24,7 +24,7 @@ from patchkit.session import Options
 
 #: What to do with a release on which a bundle does not go: a state (``ports``, ``conflict``)
 #: with its reason, or None for nothing more to say.
-Porter = Callable[[str, Bundle, Target, Release, Verdict], "tuple[str, str] | None"]
+Porter = Callable[[Bundle, Target, Release, Verdict], "tuple[str, str] | None"]
 #: Called with what is being done, how many are done, and how many there are.
 Tell = Callable[[str, int, int], None]
 _AT_ONCE = 4
@@ -189,9 +189,8 @@ class _Work:
                 verdict = prove(bundle, target, release, read)
                 state, reason = str(verdict.state), verdict.reason
                 if not verdict.holds and self._porter is not None:
-                    state, reason = self._porter(
-                        self._folder, bundle, target, release, verdict
-                    ) or (state, reason)
+                    tried = self._porter(bundle, target, release, verdict)
+                    state, reason = tried or (state, reason)
                 metadata = "" if pin or len(bundle.targets) < 2 else release.metadata()
                 release.note_digests()
         except Unavailable as error:

@@ -39,6 +39,10 @@ _CONTEXT = 3
 Resolved = Mapping[tuple[str, str], bytes]
 
 
+#: What is wrong whoever merged it.
+_BY_HAND = frozenset({"syntax", "unparsed", "doubled", "undefined", "import"})
+
+
 class Overlay:
     """A tree with some files changed: what a series has made of it so far."""
 
@@ -375,17 +379,16 @@ class _Carrier:
         return judge(sides, gone=gone, base=exports(self.before), target=exports(self.after))
 
     def _resolve(self, result: FileResult) -> FileResult:
-        """A conflict as a person resolved it, where they did."""
-        if result.outcome != "conflict" or result.path is None:
-            return result
-        data = self.resolved.get((self.name, result.path))
-        if data is None:
+        """A file as a person merged it, where they did.  What they changed is theirs to say:
+        only what no merge can be right with is still checked."""
+        path = result.path or result.old_path
+        data = None if path is None else self.resolved.get((self.name, path))
+        if path is None or data is None or data == result.data:
             return result
         line = unresolved(data)
         if line is not None:
             problem = Problem("markers", "a conflict marker is still there", line)
-            return result._replace(problems=(problem,), marked=data)
-        path = result.path
+            return result._replace(outcome="conflict", problems=(problem,), marked=data)
         sides = Sides(
             Source(result.old_path or path, result.base or b""),
             Source(result.old_path or path, result.ours or b""),
@@ -393,12 +396,16 @@ class _Carrier:
             Source(path, data),
             {},
         )
-        problems = self._judge(sides)
+        problems = [one for one in self._judge(sides) if one.code in _BY_HAND]
         if problems:
-            return result._replace(problems=tuple(problems), marked=data)
+            return result._replace(outcome="conflict", problems=tuple(problems), marked=data)
         outcome: Outcome = "upstream" if data == result.theirs else "merged"
         return result._replace(
-            outcome=outcome, problems=(), marked=None, data=None if outcome == "upstream" else data
+            outcome=outcome,
+            problems=(),
+            marked=None,
+            path=path,
+            data=None if outcome == "upstream" else data,
         )
 
 

@@ -1,0 +1,342 @@
+"""``port``: a bundle carried to other releases, from the command line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from patchkit.carry.manifest import wider, with_assertions, with_range, with_variant
+from tests import releases
+from tests.conftest import Cli
+from tests.support.lab import ACME, ALPHA, Lab
+from tests.support.wheels import Dist, build_wheel
+
+pytest_plugins = ("tests.support.fixtures",)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    for name, version in (
+        *(("sglang", version) for version in ("0.5.7", "0.5.8", "0.5.9")),
+        *(("flashinfer-python", version) for version in ("0.6.3", "0.6.4", "0.6.17")),
+    ):
+        wheel = releases.wheel(name, version)
+        (folder / wheel.name).symlink_to(wheel)
+    return folder
+
+
+def shipped(folder: Path, name: str, without: str) -> Path:
+    """A shipped bundle in a directory of its own, without the variant of one range."""
+    import tomlkit
+
+    (folder / "manifests").mkdir(parents=True)
+    shutil.copytree(releases.ROOT / "patches" / name, folder / "patches" / name)
+    document = tomlkit.parse((releases.ROOT / f"manifests/{name}.toml").read_text())
+    document["conflicts"] = []
+    for target in document["target"]:
+        variants = target["variant"]
+        for variant in list(variants):
+            if variant["versions"] == without:
+                for patch in variant["patches"]:
+                    (folder / "patches" / patch).unlink()
+                variants.remove(variant)
+    (folder / f"manifests/{name}.toml").write_text(tomlkit.dumps(document))
+    shutil.copy(releases.ROOT / f"manifests/{name}.lock", folder / f"manifests/{name}.lock")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sm120-fusion", "pcie-custom-allreduce"])
+def test_a_real_bundle_arrives_at_the_bytes_that_were_written_by_hand(
+    name: str, wheels: Path, tmp_path: Path, cli: Cli
+) -> None:
+    """From 0.5.8 to 0.5.9, where upstream changed what stands around the gates."""
+    folder = shipped(tmp_path / "b", name, "==0.5.9")
+    env = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    where = ("--offline", "--find-links", wheels)
+    cli("--bundles", folder, "lint", "--update-lock", env=env, check=None)
+    done = cli("--bundles", folder, "port", name, "--to", "0.5.9", *where, "--json", env=env).json
+    (outcome,) = done["releases"]
+    assert outcome["state"] == "ported", outcome
+    roots = []
+    for number, bundles in enumerate((folder, releases.ROOT)):
+        root = tmp_path / f"site{number}"
+        releases.install([releases.SGLANG, releases.FLASHINFER], root)
+        cli("--root", root, "--bundles", bundles, "apply", name)
+        roots.append(releases.snapshot(root, ignore=(".patchkit",)))
+    assert releases.diff_snapshots(roots[0], roots[1], ("kind", "digest")) == []
+    cli("--bundles", folder, "lint", env=env)
+    (patch,) = sorted((folder / f"patches/{name}/sglang-0.5.9").glob("0001-*.patch"))
+    text = patch.read_text()
+    assert "Origin: ported from sglang 0.5.8" in text
+    assert "\n+++ b/python/sglang/srt/" in text
+
+
+# -- made ones --------------------------------------------------------------------------
+
+PATH = ALPHA[0]
+OLD = str(ACME.files[PATH])
+DONE = {"distribution": "acme", "file": PATH, "text": ALPHA[2].strip(), "message": "not done"}
+
+
+class Releases:
+    """Releases of acme as wheels in a folder, and a bundle made for 1.0."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab = lab
+        self.folder = folder
+        self.env = {"XDG_CACHE_HOME": str(folder / "cache")}
+        (folder / "wheels").mkdir()
+        self.add("1.0", {})
+
+    def add(self, version: str, files: dict[str, str], *, without: tuple[str, ...] = ()) -> None:
+        kept = {path: data for path, data in ACME.files.items() if path not in without}
+        build_wheel(Dist("acme", version, {**kept, **files}), self.folder / "wheels")
+
+    def bundle(self, *asserts: dict[str, Any]) -> None:
+        self.lab.patch_file("b/0001-alpha.patch", self.lab.edit(ALPHA))
+        variant = {"versions": "==1.0", "strip": 1, "patches": ["b/0001-alpha.patch"]}
+        self.lab.bundle(
+            "b",
+            target=[{"distribution": "acme", "variant": [variant]}],
+            assert_=list(asserts or (DONE,)),
+        )
+        self.run("fetch", "acme==1.0", "--all")
+        self.run("lint", "--update-lock", "b", check=None, source=False)
+
+    def run(self, *args: str, check: int | None = 0, source: bool = True) -> Any:
+        where = ("--offline", "--find-links", str(self.folder / "wheels")) if source else ()
+        return self.lab.cli("--bundles", self.lab.bundles, *args, *where, env=self.env, check=check)
+
+    def port(self, *args: str, check: int = 0) -> Any:
+        return self.run("port", "b", *args, "--json", check=check).json
+
+    def manifest(self) -> str:
+        return (self.lab.bundles / "manifests/b.toml").read_text()
+
+    def applied(self, version: str, files: dict[str, str]) -> dict[str, Any]:
+        """The files of a release as the bundle leaves them."""
+        site = self.lab.site(Dist("acme", version, {**ACME.files, **files}))
+        self.lab.run(site, "apply", "b")
+        self.lab.run(site, "verify", "b")
+        return {path: site.text(path) for path in files}
+
+
+@pytest.fixture
+def acme(lab: Lab, tmp_path: Path) -> Releases:
+    return Releases(lab, tmp_path)
+
+
+def test_what_goes_on_as_it_is_widens_the_range(acme: Releases) -> None:
+    later = "# a line more\n" + OLD
+    acme.add("1.1", {PATH: later})
+    acme.bundle()
+    (outcome,) = acme.port("--to", "1.1")["releases"]
+    assert outcome["state"] == "widened" and outcome["variant"] == ">=1.0,<=1.1"
+    assert '">=1.0,<=1.1"' in acme.manifest()
+    assert acme.applied("1.1", {PATH: later})[PATH] == later.replace(ALPHA[1], ALPHA[2])
+    acme.run("lint", source=False)
+
+
+def test_context_that_changed_is_merged_into_a_variant_of_its_own(acme: Releases) -> None:
+    later = OLD.replace("    second_2 = ", "    changed_2 = ", 1)
+    assert later != OLD
+    acme.add("1.1", {PATH: later})
+    acme.bundle()
+    before = acme.manifest()
+    dry = acme.port("--to", "1.1", "--dry-run")
+    assert dry["releases"][0]["state"] == "ported" and acme.manifest() == before
+    (outcome,) = acme.port("--to", "1.1")["releases"]
+    assert outcome["base"] == "1.0"
+    assert outcome["written"][0] == "patches/b/acme-1.1/0001-alpha.patch"
+    assert acme.applied("1.1", {PATH: later})[PATH] == later.replace(ALPHA[1], ALPHA[2])
+    again = acme.port("--to", "1.1")
+    assert again["releases"][0]["state"] == "holds"
+
+
+def test_a_file_that_moved_takes_patch_and_assertion_along(acme: Releases) -> None:
+    acme.add("1.1", {"acme/moved/deep.py": OLD, "acme/moved/__init__.py": ""}, without=(PATH,))
+    acme.bundle()
+    (outcome,) = acme.port("--to", "1.1")["releases"]
+    assert outcome["state"] == "ported"
+    text = acme.manifest()
+    assert 'file = "acme/moved/deep.py"' in text and 'versions = "==1.1"' in text
+    done = acme.run("matrix", "b", "--releases", "acme>=1.0", "--json").json
+    assert [row["state"] for row in done["bundles"][0]["rows"]] == ["applies", "applies"]
+
+
+def test_what_upstream_took_in_is_said_to_be_upstream(acme: Releases) -> None:
+    acme.add("1.1", {PATH: OLD.replace(ALPHA[1], ALPHA[2])})
+    acme.bundle()
+    (outcome,) = acme.port("--to", "1.1")["releases"]
+    assert outcome["state"] == "holds" and "upstream" in outcome["reason"]
+
+
+def test_a_range_is_ported_release_after_release(acme: Releases) -> None:
+    one = OLD.replace("    second_2 = ", "    changed_2 = ", 1)
+    two = one.replace("    second_4 = ", "    changed_4 = ", 1)
+    acme.add("1.1", {PATH: one})
+    acme.add("1.2", {PATH: two})
+    acme.bundle()
+    outcomes = acme.port("--to", ">1.0")["releases"]
+    assert [(o["version"], o["state"], o["base"]) for o in outcomes] == [
+        ("1.1", "ported", "1.0"),
+        ("1.2", "ported", "1.1"),
+    ]
+    assert acme.applied("1.2", {PATH: two})[PATH] == two.replace(ALPHA[1], ALPHA[2])
+
+
+# -- conflicts --------------------------------------------------------------------------
+
+OTHER = ALPHA[1].replace("103", "55")
+
+
+def conflicting(acme: Releases) -> Path:
+    acme.add("1.1", {PATH: OLD.replace(ALPHA[1], OTHER)})
+    acme.bundle()
+    done = acme.port("--to", "1.1", check=3)
+    (outcome,) = done["releases"]
+    assert outcome["state"] == "conflict" and not outcome["written"]
+    return Path(outcome["folder"])
+
+
+def test_a_conflict_leaves_the_three_sides_and_changes_nothing_else(acme: Releases) -> None:
+    acme.add("1.1", {PATH: OLD.replace(ALPHA[1], OTHER)})
+    acme.bundle()
+    before = acme.manifest()
+    folder = Path(acme.port("--to", "1.1", check=3)["releases"][0]["folder"])
+    assert acme.manifest() == before
+    assert (folder / f"1/{PATH}.base").read_text() == OLD
+    assert (folder / f"1/{PATH}.ours").read_text() == OLD.replace(ALPHA[1], ALPHA[2])
+    assert (folder / f"1/{PATH}.theirs").read_text() == OLD.replace(ALPHA[1], OTHER)
+    assert "<<<<<<<" in (folder / f"1/{PATH}").read_text()
+    assert "under way" in acme.run("port", "b", "--to", "1.1", check=3).stderr
+
+
+def test_continue_takes_what_was_merged_by_hand(acme: Releases) -> None:
+    folder = conflicting(acme)
+    assert "marker" in acme.run("port", "b", "--continue", check=3).stderr
+    (folder / f"1/{PATH}").write_text(OLD.replace(ALPHA[1], ALPHA[2]))
+    (outcome,) = acme.port("--continue")["releases"]
+    assert outcome["state"] == "ported"
+    assert not folder.exists()
+    later = OLD.replace(ALPHA[1], OTHER)
+    assert acme.applied("1.1", {PATH: later})[PATH] == OLD.replace(ALPHA[1], ALPHA[2])
+
+
+def test_continue_is_held_to_the_assertions(acme: Releases) -> None:
+    folder = conflicting(acme)
+    (folder / f"1/{PATH}").write_text(OLD.replace(ALPHA[1], OTHER + "    other = 2\n"))
+    assert "not yet" in acme.run("port", "b", "--continue", check=3).stderr
+    assert folder.exists()
+
+
+def test_abort_leaves_no_trace(acme: Releases) -> None:
+    folder = conflicting(acme)
+    acme.run("port", "b", "--abort")
+    assert not folder.exists() and not folder.parent.exists()
+    assert "was under way" in acme.run("port", "b", "--abort").stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        ((), "one of --to"),
+        (("--to", "1.1", "--continue"), "one of --to"),
+        (("--to", "bolt==1"), "does not patch bolt"),
+        (("--continue",), "no port of b is under way"),
+        (("--to", "9.9"), "9.9"),
+    ],
+)
+def test_what_cannot_be_asked_for(args: tuple[str, ...], word: str, acme: Releases) -> None:
+    acme.bundle()
+    done = acme.run("port", "b", *args, check=None)
+    assert done.exit_code in (2, 3) and word in done.stderr and "hint:" in done.stderr
+
+
+def test_the_installed_release_is_ported_to(acme: Releases) -> None:
+    later = OLD.replace("    second_2 = ", "    changed_2 = ", 1)
+    acme.bundle()
+    site = acme.lab.site(Dist("acme", "1.1", {**ACME.files, PATH: later}))
+    acme.lab.cli(
+        *(*site.where, "--bundles", acme.lab.bundles, "port", "b", "--to-installed", "--offline"),
+        env=acme.env,
+    )
+    acme.lab.run(site, "apply", "b")
+    assert site.text(PATH) == later.replace(ALPHA[1], ALPHA[2])
+
+
+# -- the manifest -----------------------------------------------------------------------
+
+MANIFEST = """\
+# what is said at the top
+schema = 1
+name = "b"
+version = "1"
+
+[[target]]
+distribution = "Acme"   # as upstream writes it
+[[target.variant]]
+versions = "==1.0"  # the first
+patches = ["b/a.patch"]
+
+[[assert]]
+distribution = "acme"
+file = "acme/a.py"
+text = "x"
+"""
+
+
+def test_comments_and_layout_are_kept() -> None:
+    made = with_variant(MANIFEST, "acme", {"versions": "==1.1", "patches": ["b/c.patch"]}, before=1)
+    made = with_range(made, "acme", "==1.0", ">=1.0,<=1.0.1")
+    made = with_assertions(made, [(0, "acme/b.py", "1.1")])
+    for comment in ("# what is said at the top", "# as upstream writes it", "# the first"):
+        assert comment in made
+    from patchkit.manifest import parse_manifest
+
+    bundle = parse_manifest(made.encode(), "b")
+    assert [v.versions for v in bundle.targets[0].variants] == [">=1.0,<=1.0.1", "==1.1"]
+    assert [(a.file, a.versions) for a in bundle.asserts] == [
+        ("acme/a.py", "!=1.1"),
+        ("acme/b.py", "==1.1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("versions", "version", "expected"),
+    [
+        ("==1.0", "1.1", ">=1.0,<=1.1"),
+        ("==1.1", "1.0", ">=1.0,<=1.1"),
+        (">=1.0,<1.2", "1.2", ">=1.0,<=1.2"),
+        (">=1.0,<1.2", "1.3", None),
+        ("==1.0", "1.2", None),
+        ("==1.*", "2.0", None),
+        (">=1.0", "1.1", None),
+    ],
+)
+def test_a_range_grows_by_one_release_and_no_other(
+    versions: str, version: str, expected: str | None
+) -> None:
+    assert wider(versions, version, ["1.0", "1.1", "1.2", "1.3", "2.0"]) == expected
+
+
+def test_what_was_merged_and_fails_an_assertion_is_mended_by_hand(acme: Releases) -> None:
+    """No line conflicts, and the release has another gate: a person opens that too."""
+    gate = {"distribution": "acme", "file": PATH, "text": "gate", "absent": True, "message": "gate"}
+    later = OLD.replace("    third_2 = ", "    gate = 1\n    third_2 = ", 1)
+    assert later != OLD
+    acme.add("1.1", {PATH: later})
+    acme.bundle(DONE, gate)
+    folder = Path(acme.port("--to", "1.1", check=3)["releases"][0]["folder"])
+    merged = (folder / f"1/{PATH}").read_text()
+    assert ALPHA[2] in merged and "gate" in merged
+    assert "not yet" in acme.run("port", "b", "--continue", check=3).stderr
+    (folder / f"1/{PATH}").write_text(merged.replace("    gate = 1\n", ""))
+    (outcome,) = acme.port("--continue")["releases"]
+    assert outcome["state"] == "ported"
+    assert "gate" not in acme.applied("1.1", {PATH: later})[PATH]
