@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from base64 import urlsafe_b64encode
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from patchkit.compiled import Clock
 from patchkit.errors import Interrupted
 from patchkit.model import Assertion
 from patchkit.signals import held
+from patchkit.state import render
 from tests.conftest import Git
 from tests.support.lab import (
     ACME,
@@ -77,10 +80,29 @@ def test_a_kill_is_not_recovered_through_another_folder(lab: Lab, checkout: Path
     kept = checkout / ".git" / "kept"
     shutil.copytree(checkout / ".git" / STATE, kept)
     lab.cli("--root", checkout / "one", "revert", "--all")
-    # An interrupted command of "one": its journal, and one file already swapped.
+    # An interrupted command of "one": its journal, before it had swapped anything.
     kept.rename(checkout / ".git" / STATE)
     (checkout / ".git" / STATE / "staged").mkdir()
-    (checkout / ".git" / STATE / "state.json").rename(journal)
+    state = json.loads((checkout / ".git" / STATE / "state.json").read_bytes())
+    (checkout / ".git" / STATE / "state.json").unlink()
+    empty: dict[str, list[Any]] = {
+        key: []
+        for key in (
+            *("make", "drop", "modules", "stash_pycs", "restore_pycs", "caches", "operations"),
+        )
+    }
+    journal.write_bytes(
+        render(
+            {
+                "schema": state["schema"],
+                "base": state["base"],
+                "command": "apply",
+                "state": None,
+                "prefix": None,
+                **empty,
+            }
+        )
+    )
     result = lab.cli("--root", checkout / "two", "recover", check=3)
     assert f"--root {checkout / 'one'}" in result.stderr
 
