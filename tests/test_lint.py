@@ -746,6 +746,16 @@ def test_an_assertion_on_a_file_that_no_patch_touches_is_a_warning(
         assert found[0].severity == "warning" and file in found[0].message
 
 
+def test_an_assertion_for_named_releases_may_look_at_other_files(folder: Folder) -> None:
+    """What the patched code relies on stands elsewhere, in some releases."""
+    patch = f"{DEP3}--- a/six.py\n+++ b/six.py\n" + hunk(3, 3, 9)
+    other = ASSERT.replace("six.py", "other.py").replace(
+        "\nfile = ", '\nversions = ">=1.17"\nfile = ', 1
+    )
+    folder.bundle(patch, more=ASSERT + other)
+    assert folder.kinds() == []
+
+
 def test_new_and_deleted_files_count_as_touched(folder: Folder) -> None:
     folder.bundle(
         DEP3
