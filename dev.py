@@ -10,6 +10,7 @@
     python3 dev.py peers    other tools' patches, through patchkit and other tools
     python3 dev.py fuzz     damaged patches, manifests and records, found by coverage
     python3 dev.py port-bench   patches carried to later releases, by patchkit and other tools
+    python3 dev.py bundles  the shipped bundles on every release, as a table
 
 All that is made lies under ``build/`` (virtual environments, wheels, unpacked releases,
 coverage) and may be deleted at any time.  What was downloaded once is not asked for again,
@@ -590,6 +591,12 @@ def crashes(rest: Sequence[str]) -> int:
     return run([python, "-m", "tests.crash.sweep", *rest], quiet=False)
 
 
+def bundles(rest: Sequence[str]) -> int:
+    """tests/shipped, in the development environment."""
+    python = development_venv(first_interpreter())
+    return run([python, "-m", "tests.shipped", *rest], quiet=False)
+
+
 #: Python libraries that apply patches, or read them; these very releases are compared.
 PEERS = ("patch-ng==1.19.1", "whatthepatch==1.0.7", "unidiff==1.0.1")
 
@@ -642,11 +649,20 @@ def main() -> int:
     commands.add_parser("faults", help="the sweep of kills and errors; likewise")
     commands.add_parser("crashes", help="the sweep of kills, errors and power cuts; likewise")
     commands.add_parser("peers", help="the outside cases; likewise")
+    commands.add_parser("bundles", help="the shipped bundles on every release; likewise")
     commands.add_parser("fuzz", help="coverage-guided fuzzing of all readers; likewise")
     commands.add_parser("port-bench", help="patches carried to later releases; likewise")
+    tools = {
+        "bench": bench,
+        "bundles": bundles,
+        "crashes": crashes,
+        "faults": faults,
+        "fuzz": fuzz,
+        "peers": peers,
+        "port-bench": port_bench,
+    }
     arguments, rest = parser.parse_known_args()
-    others = ("bench", "crashes", "faults", "fuzz", "peers", "port-bench", "test")
-    if rest and arguments.command not in others:
+    if rest and arguments.command not in (*tools, "test"):
         parser.error(f"unknown arguments: {shlex.join(rest)}")
     BUILD.mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -661,8 +677,6 @@ def main() -> int:
             return 0 if all(outcome.ok for outcome in lint(python)) else 1
         if arguments.command == "demo":
             return demo()
-        tools = {"bench": bench, "crashes": crashes, "faults": faults, "fuzz": fuzz, "peers": peers}
-        tools["port-bench"] = port_bench
         return tools[arguments.command](rest)
     except Failed as error:
         say(f"{paint('dev.py:', '1;31')} {error}")
