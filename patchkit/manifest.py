@@ -763,14 +763,10 @@ def _pattern_problem(text: str) -> str:
 
 
 def _expression_problem(text: str) -> str:
-    import warnings
-
     from .syntax import parse
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            parse(text.strip(), "eval")
+        parse(text.strip(), "eval", strict=True)
     except (SyntaxError, ValueError, Warning) as error:  # ValueError: a NUL, before 3.12.
         reason = error.msg if isinstance(error, SyntaxError) else error
         return f"{_quote(text)} is no Python expression: {reason}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -60,11 +59,9 @@ def _expression(text: str, what: str) -> ast.expr:
     try:
         if not text.strip():
             raise SyntaxError("it is empty")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = parse(f"({text}\n)", "eval")
-            assert isinstance(tree, ast.Expression)
-            return tree.body
+        tree = parse(f"({text}\n)", "eval")
+        assert isinstance(tree, ast.Expression)
+        return tree.body
     except (SyntaxError, ValueError, MemoryError) as error:
         reason = getattr(error, "msg", None) or error
         raise Unreadable(f"{what} is no Python expression: {text!r}: {reason}") from None

@@ -8,7 +8,6 @@ evaluate.
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -34,11 +33,9 @@ def parse(data: bytes) -> tuple[str, ast.Module]:
     """Text and tree of a Python file.  Raises :class:`Unreadable`."""
     text = python_text(data)
     try:
-        with warnings.catch_warnings():  # "invalid escape sequence" is not ours to print
-            warnings.simplefilter("ignore")
-            tree = parse_source(text)
-            assert isinstance(tree, ast.Module)
-            return text, tree
+        tree = parse_source(text)
+        assert isinstance(tree, ast.Module)
+        return text, tree
     except SyntaxError as error:
         where = "" if error.lineno is None else f" (line {error.lineno})"
         raise Unreadable(f"cannot be parsed as Python: {error.msg}{where}", error.lineno) from None
