@@ -132,7 +132,7 @@ def test_the_sweep_finds_a_tool_that_leaves_mixed_trees(change: Change) -> None:
     """The same on git, which is not atomic over files: a sweep that finds nothing there
     would prove nothing here."""
     explorer = Explorer(GitApply(change))
-    row, _ = explorer.kills("apply", stride=3)
+    row, _ = explorer.kills("apply", stride=1)
     assert row.mixed_at_first > 0 and row.mixed_after > 0, row
     error = Errors(explorer).attack("EIO", "apply", stride=9)
     assert error.mixed_at_first > 0, error
