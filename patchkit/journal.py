@@ -95,6 +95,10 @@ def commit(
         own.replace(JOURNAL, render(journal))
         staged = True
         _swap(own, roots, work, journal, check)
+        swapped = {(change.root, change.path) for change in work.changes}
+        for found in work.found:
+            if (found.root, found.path) not in swapped:
+                must_be_as_seen(roots[found.root], found)
         if new_state is None:
             own.unlink(STATE)
             own.sync_folder(NAME)

@@ -14,21 +14,35 @@ from typing import Any, NamedTuple
 from .caches import folders_to_set_aside
 from .distributions import Distribution, find_distribution
 from .environment import Environment
-from .errors import Refused
+from .errors import DriftError, Refused
 from .footprint import Footprint
 from .fsio import digest
 from .jit import is_compiled
 from .judging import Judge
+from .model import FileState
 from .plan import Content, Key, Wanted, materialise
 from .record import Record
 from .recording import blobs, bundle_entries, distribution_entries, fingerprint
 from .roots import Roots
 from .series import Chosen, Series, build
 from .snapshot import Seen, Snapshot
-from .staging import Change, Work, stash_name
+from .staging import Change, Found, Work, stash_name
 from .state import SCHEMA, BundleEntry, FileEntry, Home, Ident, State, same
 
 Contents = dict[Key, "Content | None"]
+
+
+class Edited(NamedTuple):
+    """Hand edits that the wanted set accounts for: they stay, and get a record.
+
+    ``pristine`` maps each edited file to what it held (None: nothing was there; of a file
+    with a record, the record says it).
+    """
+
+    pristine: Mapping[Key, FileState | None] = {}
+
+
+NOTHING = Edited()
 
 
 class Planned(NamedTuple):
@@ -55,6 +69,7 @@ def compute(
     asked: Iterable[str] = (),
     *,
     forget: bool = False,
+    edited: Edited = NOTHING,
 ) -> Planned:
     """Compute, compare, check the assertions.  Raises what refuses; changes nothing."""
     series = build(env, home, chosen)
@@ -62,9 +77,13 @@ def compute(
     if state is not None:
         _add_recorded_owners(env, state, owners)
     roots = Roots(home)
-    snapshot = Snapshot(home, roots, state, owners, frozenset(asked), forget=forget)
+    snapshot = Snapshot(
+        home, roots, state, owners, frozenset(asked), forget=forget, edited=edited.pristine
+    )
     try:
-        return _Computation(env, home, state, chosen, series, snapshot, roots, owners).run(environ)
+        computation = _Computation(env, home, state, chosen, series, snapshot, roots, owners)
+        computation.edited = edited
+        return computation.run(environ)
     finally:
         snapshot.close()
         roots.close()
@@ -101,6 +120,7 @@ class _Computation:
         self.snapshot = snapshot
         self.roots = roots
         self.owners = owners
+        self.edited = NOTHING
         self.work = Work()
         self.root_names = ["."]
         self.entries: list[FileEntry] = []
@@ -153,7 +173,7 @@ class _Computation:
             roots=self.root_names,
         )
         new_state = state if bundles else None
-        nothing = not self.work.changes and _equal(new_state, self.state)
+        nothing = not self.work.changes and not self.work.found and _equal(new_state, self.state)
         if self.snapshot.taken_as_pristine:
             count = len(self.snapshot.taken_as_pristine)
             self.notes.append(
@@ -240,6 +260,11 @@ class _Computation:
             keep = f"{stash_name(seen.before['sha256'], *key)}.{serial}"
             if seen.shared and seen.sha256 is not None and not same(new, seen.now):
                 blob = seen.sha256
+        if key in self.edited.pristine:
+            self._stays(key, seen, new, keep)
+            keep_present = False
+        else:
+            keep_present = seen.entry is None and seen.before is not None
         if not same(seen.now, new):
             restored = data is None and new is not None
             change = Change(
@@ -250,7 +275,7 @@ class _Computation:
                 data=data,
                 restore=keep if restored else None,
                 blob=blob,
-                keep=keep if seen.entry is None and seen.before is not None else None,
+                keep=keep if keep_present else None,
                 stash=keep if seen.entry is not None else None,
                 status=seen.status,
                 attributes=seen.attributes and seen.status is not None,
@@ -271,6 +296,24 @@ class _Computation:
                     bundles=sorted(self.changers.get(key, ())),
                 )
             )
+
+    def _stays(self, key: Key, seen: Seen, new: Ident | None, keep: str | None) -> None:
+        """An edited file keeps its bytes: the set must want the very same."""
+        now = seen.now
+        if (now is None) != (new is None) or (now and new and now["sha256"] != new["sha256"]):
+            raise DriftError(
+                f"{self.roots[key[0]].full(key[1])} holds other bytes than the patches make",
+                code="not-captured",
+                file=key[1],
+                hint="patchkit diff shows what was recorded; take the edit back, or capture it",
+            )
+        view = self.edited.pristine[key]
+        kept: dict[str, Any] = {}
+        if view is not None and seen.entry is None:
+            kept = {"keep": keep, "data": view.data, "mode": view.mode}
+        self.work.found.append(Found(*key, now, seen.status, **kept))
+        if key[1].endswith(".py"):
+            self.work.modules.append(key)
 
     def _target(self, seen: Seen, content: Content | None) -> tuple[Ident | None, bytes | None]:
         """The wanted identity and bytes; no bytes where the pristine file comes back."""

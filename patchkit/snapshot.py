@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from .distributions import Distribution
 from .errors import DriftError, PatchkitError, SymlinkedFolder
@@ -59,7 +59,10 @@ class Snapshot:
     """Sees paths of an environment, each once.  ``taken_as_pristine`` collects those of a
     plain tree, where nothing says what pristine is.  ``asked`` are the bundles that are to
     be applied: their files may have been reinstalled meanwhile.  With ``forget`` any file may
-    have been: what a reinstall or an uninstall took away is taken as it is now."""
+    have been: what a reinstall or an uninstall took away is taken as it is now.
+
+    ``edited`` are files that someone else changed, and that are to stay as they are: what
+    they held when they were pristine (of a file with a record, the record says it)."""
 
     def __init__(
         self,
@@ -70,7 +73,9 @@ class Snapshot:
         asked: frozenset[str] = frozenset(),
         *,
         forget: bool = False,
+        edited: Mapping[Key, FileState | None] | None = None,
     ) -> None:
+        self._edited = {} if edited is None else edited
         self._asked = asked
         self._forget = forget
         self._home = home
@@ -105,6 +110,8 @@ class Snapshot:
             return view
         if seen.entry is not None:
             return self._kept(key, seen)
+        if key in self._edited:
+            return self._edited[key]
         return self._see_fresh(key).view  # asked for a second time
 
     def see(self, key: Key) -> Seen:
@@ -114,7 +121,10 @@ class Snapshot:
         if seen is None:
             entry = self._entries.get(key)
             self._attributes = True  # unless the file was read, and has none
-            seen = self._see_recorded(key, entry) if entry else self._see_fresh(key)
+            if key in self._edited:
+                seen = self._see_edited(key, entry)
+            else:
+                seen = self._see_recorded(key, entry) if entry else self._see_fresh(key)
             seen.attributes = self._attributes
             self._seen[key] = seen
         return seen
@@ -158,6 +168,20 @@ class Snapshot:
                 self._git[key] = clean.get(path)
 
     # -- one file -------------------------------------------------------------------
+
+    def _see_edited(self, key: Key, entry: FileEntry | None) -> Seen:
+        root = self._roots[key[0]]
+        status = root.lstat(key[1])
+        now, _ = self._look(root, key[1], status)
+        if now is not None and now["kind"] != "file":
+            raise self._drift(key, now, "it is no regular file")
+        if entry is not None:
+            return Seen(now, entry["before"], status, entry=entry)
+        view = self._edited[key]
+        before = None
+        if view is not None:
+            before = Ident(kind="file", mode=view.mode, sha256=digest(view.data), link=None)
+        return Seen(now, before, status, view=view)
 
     def _see_recorded(self, key: Key, entry: FileEntry) -> Seen:
         root = self._roots[key[0]]

@@ -81,8 +81,39 @@ class Change:
         self.attributes = attributes
 
 
+class Found:
+    """A file that is as wanted already, edited by hand: nothing of it changes.
+
+    ``data`` and ``mode`` are its pristine contents, which get the name ``keep`` under
+    ``pristine/`` (None where nothing was there, or where they are kept already).
+    """
+
+    __slots__ = ("data", "keep", "mode", "old", "path", "root", "status")
+
+    def __init__(
+        self,
+        root: str,
+        path: str,
+        old: Ident | None,
+        status: os.stat_result | None,
+        *,
+        keep: str | None = None,
+        data: bytes = b"",
+        mode: int = 0o644,
+    ) -> None:
+        self.root = root
+        self.path = path
+        self.old = old
+        self.status = status
+        self.keep = keep
+        self.data = data
+        self.mode = mode
+
+
 class Work:
     """All that one transaction does beside its file changes.
+
+    ``found``: files that are as wanted already, whose pristine contents are to be kept.
 
     ``make``: folders to make, parents first, as (root, path, mode, uid, gid).
     ``drop``: folders to remove if they are empty then, deepest first.
@@ -94,6 +125,7 @@ class Work:
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
+        self.found: list[Found] = []
         self.make: list[tuple[str, str, int, int, int]] = []
         self.drop: list[tuple[str, str, int, int, int]] = []
         self.modules: list[tuple[str, str]] = []
@@ -146,6 +178,8 @@ def stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> lis
         _note_beside(own, roots, work)
         for name, data in sorted(work.blobs.items()):
             _put_blob(own, name, data, unsynced)
+        for found in work.found:
+            _keep_pristine(own, roots, found, unsynced)
         operations = [
             _stage_one(own, roots, number, change, unsynced, check, work.notes)
             for number, change in enumerate(work.changes)
@@ -156,6 +190,15 @@ def stage(own: Root, roots: Roots, work: Work, check: Callable[[], None]) -> lis
     for folder in FOLDERS:
         own.sync_folder(folder)
     return operations
+
+
+def _keep_pristine(own: Root, roots: Roots, found: Found, unsynced: Unsynced) -> None:
+    root = roots[found.root]
+    must_be_as_seen(root, found)
+    if found.keep is not None:
+        like = found.status or root.status_of_folder(root.folder_above(found.path))
+        path = f"{PRISTINE}/{found.keep}"
+        own.create(path, found.data, found.mode, like=like, unsynced=unsynced)
 
 
 def _stage_one(
@@ -364,8 +407,8 @@ def copy(
     )
 
 
-def must_be_as_seen(root: Root, change: Change) -> None:
-    """Raise :class:`DriftError` where a file is not what the change was computed from."""
+def must_be_as_seen(root: Root, change: Change | Found) -> None:
+    """Raise :class:`DriftError` where a file is not what was computed from it."""
     status, seen = root.lstat(change.path), change.status
     if (status is None) != (change.old is None) or (
         status is not None

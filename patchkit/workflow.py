@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from . import bundles as source
-from .distributions import tree_distribution
+from .distributions import Distribution, tree_distribution
 from .errors import PatchkitError, Refused, UsageError
 from .fitting import Loaded, Pristine, choose
 from .fsio import Root
@@ -21,7 +21,7 @@ from .journal import recover as recover_journal
 from .lock import hold, steady, take_sources
 from .manifest import split_requirement
 from .model import Bundle
-from .planning import Planned, compute
+from .planning import NOTHING, Edited, Planned, compute
 from .roots import Roots, Take
 from .series import Chosen, Way, from_record, root_name
 from .session import Options, Report, Session, locate, translate
@@ -75,7 +75,7 @@ def plan_apply(options: Options, names: Sequence[str], then: Callable[[Session, 
         state = session.home.read_state()
         return then(session, compute_set(session, state, choice.wanted(state), asked))
 
-    return _steadily(session, look)
+    return steadily(session, look)
 
 
 class _Choice:
@@ -98,7 +98,7 @@ class _Choice:
                 if error.code != "unknown-bundle" or error.bundle not in _applied(session.home):
                     raise
                 self._not_offered.append(error)
-        _settle(session, self._loaded)
+        settle(session, (d for item in self._loaded for d in item.distributions(session.env)))
         self.without: dict[str, str] = {}
         self._notes: tuple[str, ...] = ()
         self._chosen: list[Chosen] = []
@@ -183,16 +183,15 @@ def _settle_tree(session: Session) -> None:
         session.home = Home(tree.root, tree.root)
 
 
-def _settle(session: Session, loaded: Iterable[Loaded]) -> None:
+def settle(session: Session, distributions: Iterable[Distribution]) -> None:
     """Where nothing is recorded yet, the record goes beside the first distribution."""
     if session.home.exists() or session.env.is_root:
         return
-    for item in loaded:
-        for dist in item.distributions(session.env):
-            if dist.dist_info is not None:
-                folder = os.path.dirname(dist.dist_info)
-                session.home = Home(folder, folder)
-                return
+    for dist in distributions:
+        if dist.dist_info is not None:
+            folder = os.path.dirname(dist.dist_info)
+            session.home = Home(folder, folder)
+            return
 
 
 def add_to_set(
@@ -290,6 +289,38 @@ def _check_known(
         notes.append(f"{name} is not applied")
 
 
+# -- adopt ------------------------------------------------------------------------------
+
+
+def adopt(
+    session: Session,
+    chosen: list[Chosen],
+    edited: Edited,
+    state: State | None,
+    *,
+    dry_run: bool = False,
+) -> Report:
+    """Record a set whose last bundle is on the disk already, as edits made by hand.
+
+    ``state`` is the record that ``chosen`` and ``edited`` were worked out from.  The edited
+    files stay as they are; what they held before is kept, so that a revert brings it back.
+    Raises :class:`Refused` where the record, or a file, is another one by now.
+    """
+    settle(session, (part.distribution for item in chosen for part in item.parts))
+
+    def wanted(now: State | None) -> list[Chosen]:
+        if now != state:
+            raise Refused(
+                "another patchkit changed the applied set at this moment",
+                code="changed-meanwhile",
+                hint="run the same command again",
+            )
+        return chosen
+
+    with held(session.options.signals) as signals:
+        return _change(session, signals, "capture", wanted, dry_run=dry_run, edited=edited)
+
+
 # -- recover ----------------------------------------------------------------------------
 
 
@@ -323,16 +354,18 @@ def _change(
     dry_run: bool,
     asked: Sequence[str] = (),
     forget: bool = False,
+    edited: Edited = NOTHING,
 ) -> Report:
     home = session.home
     if dry_run:
 
         def look() -> tuple[State | None, Planned]:
             state = home.read_state()
-            return state, compute_set(session, state, wanted(state), asked, forget=forget)
+            chosen = wanted(state)
+            return state, compute_set(session, state, chosen, asked, forget=forget, edited=edited)
 
         with signals.at_once():
-            before, planned = _steadily(session, look)
+            before, planned = steadily(session, look)
             report = _report(session, command, planned, before)
             missing = _missing_permission(home, planned)
             report.notes += [] if missing is None else [missing]
@@ -351,7 +384,9 @@ def _change(
                     before = home.read_state()
                     chosen = wanted(before)
                     _hold_sources(home, roots, before, chosen)
-                    planned = compute_set(session, before, chosen, asked, forget=forget)
+                    planned = compute_set(
+                        session, before, chosen, asked, forget=forget, edited=edited
+                    )
                 if planned.nothing_to_do:
                     break
                 work, state = planned.work, planned.state
@@ -417,7 +452,7 @@ def _missing_permission(home: Home, planned: Planned) -> str | None:
     return None if error is None else f"this user could not do it: {translate(error).message}"
 
 
-def _steadily(session: Session, look: Callable[[], T]) -> T:
+def steadily(session: Session, look: Callable[[], T]) -> T:
     """What is computed without a lock, of an environment that nobody changes meanwhile."""
     notes = list(session.notes)
 
@@ -435,10 +470,19 @@ def compute_set(
     asked: Sequence[str] = (),
     *,
     forget: bool = False,
+    edited: Edited = NOTHING,
 ) -> Planned:
     """What the wanted set changes, computed and checked, nothing written."""
-    environ = session.options.environ
-    return compute(session.env, session.home, state, chosen, environ, asked, forget=forget)
+    return compute(
+        session.env,
+        session.home,
+        state,
+        chosen,
+        session.options.environ,
+        asked,
+        forget=forget,
+        edited=edited,
+    )
 
 
 def _recorded_names(names: Sequence[str]) -> list[str]:
