@@ -58,6 +58,16 @@ def _click(arguments: list[str], settings: Settings) -> int:
 _BESIDE = {
     "fetch": ("releases.cli", "fetch", "The pristine files of a release, installed or not."),
     "port": ("carry.cli", "port", "Carry a bundle to other releases, by a merge that is checked."),
+    "capture": ("authoring.cli", "capture", "Make a bundle of the edits made by hand."),
+    "new": ("authoring.cli", "new", "A manifest to fill in."),
+    "import": ("authoring.cli", "import_", "Make a bundle of patches, mails or commits."),
+    "sed": ("authoring.cli", "sed", "Make a substitution a patch, with its assertion."),
+    "edit": ("authoring.cli", "edit", "Lay a bundle's patches out as git commits."),
+    "refresh": ("authoring.cli", "refresh", "Write those commits back as patches."),
+    "fold": ("authoring.cli", "fold", "Make one patch of several."),
+    "split": ("authoring.cli", "split", "Make several patches of one."),
+    "rename": ("authoring.cli", "rename", "Give a patch another file name."),
+    "delete": ("authoring.cli", "delete", "Take patches out of a bundle."),
     "matrix": ("matrix.cli", "matrix", "What bundles mean for each release, proven by the code."),
 }
 

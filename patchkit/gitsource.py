@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.errors import Refused
 from patchkit.fsio import read_plain
+from patchkit.model import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 # Variables that would turn git (and GitPython, which reads them too) to another
 # repository or index, as a git hook that runs patchkit has them.  Those that carry
 # configuration stay: safe.directory may have been given by them.
-_STEERING = (
+STEERING = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_ATTR_SOURCE",
     "GIT_COMMON_DIR",
@@ -120,6 +121,49 @@ def clean_paths(work_tree: str, git_dir: str, paths: Collection[str]) -> dict[st
         return verdicts
 
 
+def head_file(work_tree: str, path: str) -> FileState | None:
+    """A file as a checkout of HEAD would write it, filters applied; None where HEAD has none.
+
+    Raises Refused as :func:`head_commit` does.
+    """
+    with opened(work_tree) as repo:
+        blob = _blobs(repo, work_tree, [path]).get(path)
+        if blob is None:
+            return None
+        if stat.S_ISLNK(blob.mode):
+            _, data = run_git(repo, work_tree, "cat-file", "blob", blob.name)
+            return FileState("symlink", 0, data)
+        _, data = run_git(repo, work_tree, "cat-file", "--filters", f"HEAD:{path}")
+        return FileState("file", 0o755 if blob.mode & 0o100 else 0o644, data)
+
+
+def untracked_paths(work_tree: str, folder: str = "") -> list[str]:
+    """Every file under a folder that git neither tracks nor is told to ignore."""
+    with opened(work_tree) as repo:
+        where = [folder] if folder else []
+        _, output = run_git(
+            *(repo, work_tree, "ls-files", "-z", "--others", "--exclude-standard"),
+            *("--full-name", "--", *where),
+        )
+    return [os.fsdecode(path) for path in output.split(b"\0") if path]
+
+
+def configured(key: str) -> str:
+    """What the user's own git configuration says; empty where it says nothing, or git is not
+    there."""
+    with variables({**dict.fromkeys(STEERING), "GIT_PYTHON_REFRESH": "quiet"}):
+        import git
+
+        try:
+            with_status = git.Git().execute(
+                ["git", "config", "--get", key], with_extended_output=True, with_exceptions=False
+            )
+        except git.GitCommandNotFound:
+            return ""
+    status, output, _ = with_status
+    return str(output).strip() if status == 0 else ""
+
+
 def _is_plain(path: str) -> bool:
     return (
         os.path.normpath(path) == path
@@ -190,9 +234,9 @@ def _blob_name(data: bytes, like: str) -> str:
 @contextmanager
 def opened(work_tree: str) -> Iterator[git.Repo]:
     """The repository of a work tree; what git or GitPython raise becomes Refused."""
-    with _variables(dict.fromkeys(_STEERING)):
+    with variables(dict.fromkeys(STEERING)):
         # At its import GitPython runs git, and without one it raises unless told not to.
-        with _variables({"GIT_PYTHON_REFRESH": "quiet"}):
+        with variables({"GIT_PYTHON_REFRESH": "quiet"}):
             import git
         try:
             with git.Repo(work_tree, expand_vars=False) as repo:
@@ -213,7 +257,7 @@ def mirror(address: str, git_dir: str) -> None:
     words; no prompt, and nothing of it is checked out."""
     import subprocess
 
-    environ = {k: v for k, v in os.environ.items() if k not in _STEERING}
+    environ = {k: v for k, v in os.environ.items() if k not in STEERING}
     environ.update(_SAFE)
     fetch = ["git", "--git-dir", git_dir, "fetch", "--quiet", "--prune", "--tags", "--force"]
     commands = [[*fetch, "origin"]]
@@ -241,7 +285,7 @@ def mirror(address: str, git_dir: str) -> None:
 
 
 @contextmanager
-def _variables(values: dict[str, str | None]) -> Iterator[None]:
+def variables(values: dict[str, str | None]) -> Iterator[None]:
     """Change environment variables for a while (None: take it out)."""
     before = {key: os.environ.get(key) for key in values}
     _set_variables(values)

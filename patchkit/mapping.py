@@ -444,9 +444,17 @@ def _depth(file: FilePatch) -> int:
     return len([part for part in path.split("/") if part]) + path.startswith("/")
 
 
+def outside_package(path: str) -> bool:
+    """Whether a path, relative to where the packages lie, is one that upstream's repository
+    holds and no wheel does."""
+    return _is_outside([part for part in path.split("/") if part])
+
+
 def _left_out(file: FilePatch) -> bool:
-    """Whether a path is one that upstream's repository holds and no wheel does."""
-    parts = _parts(file.path)
+    return _is_outside(_parts(file.path))
+
+
+def _is_outside(parts: list[str]) -> bool:
     if len(parts) > 1 and parts[0] in ("python", "src"):
         parts = parts[1:]
     name = parts[-1] if parts else ""

@@ -258,8 +258,11 @@ def _opens_for_writing(node: ast.Call, owner: str) -> bool:
 
 
 #: Modules that write where no environment is: the cache of releases, downloads on their way
-#: into it, and the answer to pip's question for metadata.
-ELSEWHERE = {"releases.store", "releases.client", "releases.shim.sitecustomize"}
+#: into it, the answer to pip's question for metadata, and scratch repositories.
+ELSEWHERE = {
+    *("releases.store", "releases.client", "releases.shim.sitecustomize"),
+    "authoring.scratch",
+}
 
 
 @pytest.mark.parametrize("name", [m for m in MODULES if m != "fsio" and m not in ELSEWHERE])

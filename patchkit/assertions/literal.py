@@ -71,24 +71,24 @@ def _keywords(module: Module, within: str | None) -> list[Binding]:
 
 
 def _problem(wanted: Literal_, binding: Binding) -> str | None:
-    elements = None if binding.value is None else _elements(binding.value)
-    if elements is None:
+    held = None if binding.value is None else elements(binding.value)
+    if held is None:
         what = "something else" if binding.value is None else shown(binding.value)
         return (
             f"expected a list, tuple, set or dict display for {wanted.name} on line "
             f"{binding.line}, found {what}"
         )
-    missing = [item for item in wanted.has if not any(_equal(item, e) for e in elements)]
+    missing = [item for item in wanted.has if not any(_equal(item, e) for e in held)]
     if not missing:
         return None
-    known = [e for e in elements if e is not _UNKNOWN]
+    known = [e for e in held if e is not _UNKNOWN]
     return (
         f"{wanted.name} on line {binding.line} does not hold {_list(missing)}: "
         f"it holds {_list(known) if known else 'no constants'}"
     )
 
 
-def _elements(node: ast.expr) -> list[object] | None:
+def elements(node: ast.expr) -> list[object] | None:
     """The elements of a display, the keys of a dict; None if it is no display."""
     if (
         isinstance(node, ast.Call)

@@ -189,14 +189,17 @@ class Release(AbstractContextManager["Release"]):
         return ""
 
 
-def open_release(distribution: str, version: str, settings: Settings) -> Release:
-    """The release, from the first source that has it.
+def open_release(
+    distribution: str, version: str, settings: Settings, *, installed: bool = True
+) -> Release:
+    """The release, from the first source that has it.  With ``installed=False`` the
+    environment is none: it is what the release is to be held against.
 
     Raises :class:`~patchkit.releases.model.Unavailable` with what was asked, and
     :class:`~patchkit.releases.model.Damaged` for an archive that is not what it says.
     """
     name, version = normalise(distribution), canonical(version)
-    for release in _local(name, version, settings):
+    for release in _local(name, version, settings, installed=installed):
         return release
     if settings.offline:
         raise Unavailable(
@@ -213,7 +216,7 @@ def open_release(distribution: str, version: str, settings: Settings) -> Release
         return release
 
 
-def _local(name: str, version: str, settings: Settings) -> Iterable[Release]:
+def _local(name: str, version: str, settings: Settings, *, installed: bool) -> Iterable[Release]:
     store = settings.store
     reopen = None if settings.offline else _from_client(name, version, settings)
     for listing in sorted(store.listings(name, version), key=lambda one: one.kind != "wheel"):
@@ -230,10 +233,10 @@ def _local(name: str, version: str, settings: Settings) -> Iterable[Release]:
             release = Release(archive.listing, store, archive, None, path)
             release.adopt(stack.pop_all())
             yield release
-    if settings.environment is not None:
-        installed = open_installed(settings.environment, name, version)
-        if installed is not None:
-            yield Release(installed.listing, store, installed, None, installed.origin)
+    if settings.environment is not None and installed:
+        there = open_installed(settings.environment, name, version)
+        if there is not None:
+            yield Release(there.listing, store, there, None, there.origin)
     for folder in settings.checkouts:
         checkout = open_tag(folder, name, version)
         if checkout is not None:

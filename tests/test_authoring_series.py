@@ -1,0 +1,189 @@
+"""``edit`` and ``refresh``, ``fold``, ``split``, ``rename`` and ``delete``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli, MakeVenv
+from tests.releases import ROOT
+from tests.support.lab import ACME, ALPHA, BETA, GAMMA, Lab, Site, changed
+
+pytest_plugins = ("tests.support.fixtures",)
+
+
+def digests(lab: Lab) -> dict[str, str]:
+    """Every file of the bundle directory, but for the work trees."""
+    return {
+        str(path.relative_to(lab.bundles)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(lab.bundles.rglob("*"))
+        if path.is_file() and ".edit" not in path.parts
+    }
+
+
+def series(lab: Lab) -> list[str]:
+    return sorted(p.name for p in (lab.bundles / "patches/mine").rglob("*.patch"))
+
+
+@pytest.fixture
+def site(lab: Lab) -> Site:
+    """An environment, and a bundle of three patches: alpha; beta and gamma; alpha again."""
+    made = lab.site(ACME)
+    for path, expression, subject in (
+        (ALPHA[0], "s/second_3 = 103$/second_3 = 1030/", "Make second faster"),
+        (BETA[0], "s/two_3 = 103$/two_3 = 1030/", "Make two faster"),
+        (ALPHA[0], "s/third_3 = 203$/third_3 = 2030/", "Make third faster"),
+    ):
+        lab.run(made, "sed", "mine", path, expression, "-m", subject)
+    manifest = lab.bundles / "manifests/mine.toml"
+    text = manifest.read_text()
+    # What a person wrote must be there afterwards.
+    text = text.replace("[[target]]", "# why this one\n[[target]]")
+    manifest.write_text(text + "\n# the end\n")
+    lab.run(made, "lint", "mine", "--update-lock")
+    return made
+
+
+def holds(lab: Lab, site: Site, *lines: str) -> None:
+    """It lints without a word, goes on, is verified, and leaves these lines."""
+    assert lab.json(site, "lint", "mine")["problems"] == []
+    text = (lab.bundles / "manifests/mine.toml").read_text()
+    assert "# why this one\n[[target]]" in text and text.count("# the end") == 1
+    lab.run(site, "apply", "mine")
+    lab.run(site, "verify", "mine")
+    whole = site.text(ALPHA[0]) + site.text(BETA[0]) + site.text(GAMMA[0])
+    assert [line for line in lines if line not in whole] == []
+    lab.run(site, "revert", "--all")
+
+
+def test_what_was_not_touched_comes_back_byte_for_byte(lab: Lab, site: Site) -> None:
+    before = digests(lab)
+    tree = lab.json(site, "edit", "mine", "--no-shell")["work_tree"]
+    log = lab.git(Path(tree), "log", "--format=%s", "--reverse").splitlines()
+    assert log[1:] == ["Make second faster", "Make two faster", "Make third faster"]
+    data = lab.json(site, "refresh", "mine")
+    assert [one["state"] for one in data["series"]] == ["same"] * 3
+    assert data["written"] == [] and digests(lab) == before
+    # A shell is started there on a terminal alone; an editor where it is asked for.
+    lab.run(site, "edit", "mine", "--editor", env={"EDITOR": "touch --", "VISUAL": None})
+    gone = lab.json(site, "edit", "mine", "--discard")
+    assert gone["work_tree"] is None and not os.path.exists(tree)
+    assert digests(lab) == before
+
+
+def test_commits_are_written_back_as_patches(lab: Lab, site: Site) -> None:
+    """The second is amended under a rebase, one is added, and the first stays."""
+    before = digests(lab)
+    tree = Path(lab.json(site, "edit", "mine", "--no-shell", "--file", GAMMA[0])["work_tree"])
+    beta, gamma = tree / BETA[0], tree / GAMMA[0]
+    lab.git(tree, "checkout", "-q", "HEAD~1")
+    beta.write_text(beta.read_text().replace("two_3 = 1030", "two_3 = 4711"))
+    not_committed = lab.run(site, "refresh", "mine", check=3)
+    assert "that are in no commit" in not_committed.stderr
+    lab.git(tree, "commit", "-qa", "--amend", "--no-edit")
+    lab.git(tree, "cherry-pick", "patchkit")
+    gamma.write_text(changed(gamma.read_text(), *GAMMA[1:]))
+    lab.git(tree, "commit", "-qam", "Make green faster\n\nIt is about time.")
+    planned = lab.json(site, "refresh", "mine", "--dry-run")
+    assert digests(lab) == before
+    data = lab.json(site, "refresh", "mine")
+    assert data["series"] == planned["series"]
+    assert [one["state"] for one in data["series"]] == ["same", "changed", "same", "new"]
+    after = digests(lab)
+    (first, second, third) = [p for p in before if p.endswith(".patch")]
+    assert (after[first], after[third]) == (before[first], before[third])
+    assert after[second] != before[second]
+    new = (lab.bundles / data["series"][3]["path"].replace("mine/", "patches/mine/", 1)).read_text()
+    assert new.startswith("Description: Make green faster\n It is about time.\nOrigin: ")
+    assert "\nAuthor: A U Thor <author@example.org>\n" in new
+    holds(lab, site, "second_3 = 1030", "two_3 = 4711", "third_3 = 2030", "green_3 = 1030")
+    again = lab.json(site, "refresh", "mine")
+    assert [one["state"] for one in again["series"]] == ["same"] * 4
+    (lab.bundles / second).write_text("")
+    stale = lab.run(site, "refresh", "mine", check=3)
+    assert "edit --discard" in stale.stderr
+
+
+def test_fold_and_split_undo_each_other(lab: Lab, site: Site) -> None:
+    first, second, third = series(lab)
+    planned = lab.json(site, "fold", "mine", "1", "2", "--dry-run")
+    assert series(lab) == [first, second, third]
+    lab.run(site, "fold", "mine", "1", second)
+    assert planned["patches"] == [f"mine/acme-1.0/{first}", f"mine/acme-1.0/{third}"]
+    assert series(lab) == [first, third]
+    holds(lab, site, "second_3 = 1030", "two_3 = 1030", "third_3 = 2030")
+    apart = lab.run(site, "split", "mine", "third", check=3)
+    assert "would stay in one piece" in apart.stderr
+    lab.run(site, "split", "mine", first, "--file", "*/beta.py")
+    assert len(series(lab)) == 3
+    holds(lab, site, "second_3 = 1030", "two_3 = 1030", "third_3 = 2030")
+    far = lab.run(site, "fold", "mine", "1", "3", check=3)
+    assert "do not follow each other" in far.stderr
+
+
+def test_rename_and_delete_keep_manifest_and_lock_right(lab: Lab, site: Site) -> None:
+    first, _, third = series(lab)
+    lab.run(site, "rename", "mine", "2", "0002-better-name")
+    assert series(lab) == [first, "0002-better-name.patch", third]
+    taken = lab.run(site, "rename", "mine", "1", third, check=3)
+    assert "already" in taken.stderr
+    outside = lab.run(site, "rename", "mine", "1", "../../x", check=2)
+    assert "no file name" in outside.stderr
+    holds(lab, site, "second_3 = 1030", "two_3 = 1030", "third_3 = 2030")
+    unknown = lab.run(site, "delete", "mine", "faster", check=3)
+    assert "may be several patches" in unknown.stderr and first in unknown.stderr
+    gone = lab.run(site, "delete", "mine", "better")
+    assert "an assertion is dropped" in gone.stderr
+    assert series(lab) == [first, third]
+    holds(lab, site, "second_3 = 1030", "two_3 = 103\n", "third_3 = 2030")
+    last = lab.run(site, "delete", "mine", "1", "3", check=3)
+    assert "no patch would be left" in last.stderr
+
+
+def test_a_patch_that_others_build_on_is_not_deleted(lab: Lab, site: Site) -> None:
+    lab.run(site, "sed", "mine", ALPHA[0], "s/second_3 = 1030/second_3 = 1/", "-m", "On top")
+    before = digests(lab)
+    refused = lab.run(site, "delete", "mine", "1", check=3)
+    assert "builds on what is to be deleted" in refused.stderr
+    assert digests(lab) == before
+
+
+def test_a_shipped_bundle_with_two_releases_is_worked_on_in_a_copy(
+    cli: Cli, make_venv: MakeVenv, tmp_path: Path
+) -> None:
+    """Another strip level, another variant beside it, comments: all stay as they are."""
+    mine = tmp_path / "mine"
+    for part in ("manifests", "patches"):
+        (mine / part).mkdir(parents=True)
+    shutil.copy(ROOT / "manifests/sm120-fusion.toml", mine / "manifests")
+    shutil.copy(ROOT / "manifests/sm120-fusion.lock", mine / "manifests")
+    shutil.copytree(ROOT / "patches/sm120-fusion", mine / "patches/sm120-fusion")
+    venv = make_venv()
+    where = ("--python", venv, "--bundles", mine)
+    manifest = mine / "manifests/sm120-fusion.toml"
+    before = {p: p.read_bytes() for p in sorted(mine.rglob("*")) if p.is_file()}
+    release = ("--release", "sglang==0.5.9")
+    cli(*where, "edit", "sm120-fusion", "--no-shell", *release)
+    data = cli(*where, "--json", "refresh", "sm120-fusion").json
+    assert {one["state"] for one in data["series"]} == {"same"}
+    assert {p: p.read_bytes() for p in before} == before
+    which = cli(*where, "fold", "sm120-fusion", "1", "2", check=3)
+    assert "which distribution" in which.stderr
+    cli(*where, "fold", "sm120-fusion", "1", "2", *release)
+    old, new = before[manifest].decode().splitlines(), manifest.read_text().splitlines()
+    assert [line for line in new if line not in old] == []
+    assert [line.strip() for line in old if line not in new] == [
+        '"sm120-fusion/sglang-0.5.9/0002-enable-the-fusion-on-sm120.patch",'
+    ]
+    folded = mine / "patches/sm120-fusion/sglang-0.5.9/0001-let-sm120-fuse-the-all-reduce.patch"
+    assert "--- a/python/sglang/srt/" in folded.read_text()
+    problems = cli(*where, "--json", "lint", "sm120-fusion").json["problems"]
+    assert [one for one in problems if one["severity"] == "error"] == []
+    cli(*where, "apply", "sm120-fusion")
+    cli(*where, "verify", "sm120-fusion")
+    shipped = cli("--python", venv, "fold", "sm120-fusion", "1", "2", *release, check=3)
+    assert "name a bundle directory of your own" in shipped.stderr
