@@ -329,7 +329,10 @@ class Snapshot:
         dist = self._owners.get(key)
         name = dist.name if dist is not None and dist.name else "the distribution"
         full = self._roots[key[0]].full(key[1])
-        hint = f"keep a copy if the edit matters, then reinstall {name} (the same release)"
+        hint = (
+            f"patchkit capture NAME {name} makes a bundle of the edit, if it matters; else"
+            f" reinstall {name} (the same release)"
+        )
         if dist is not None and dist.work_tree is not None:
             hint = f"commit or stash it first: git -C {dist.work_tree} status"
         code = "drift"

@@ -122,6 +122,9 @@ def test_edits_of_every_kind_become_a_bundle_that_is_applied(lab: Lab, installer
 def test_the_lock_knows_the_release_and_the_assertions_prove_the_edit(lab: Lab) -> None:
     site = lab.site(ACME)
     edit(site, *ALPHA)
+    lab.bundle("same-file", {"acme": lab.edit(ALPHA)})
+    drift = lab.run(site, "apply", "same-file", check=3)
+    assert "patchkit capture NAME acme" in drift.stderr
     data = lab.json(site, "capture", "mine", "acme", *wheels(lab))
     assert [one["lines"][1:] for one in data["asserts"]] == [
         [
