@@ -336,7 +336,7 @@ def test_an_environment_that_may_not_be_looked_at(lab: Lab) -> None:
     prefix = unprivileged()
     site = lab.site()
     site.root.parent.chmod(0o600)
-    result = lab.run(site, "status", prefix=prefix, check=3)
+    result = lab.run(site, "status", prefix=prefix, check=4)
     assert "Permission denied" in result.stderr and "does not exist" not in result.stderr
 
 
