@@ -29,6 +29,8 @@ _GRACE = 1.0
 #: Tried out before ``lock`` is made: nobody else relies on it, so it can be taken away again.
 _PROBE = f"{NAME}/lock.probe"
 _TRIES = 20
+# Whatever stands in the lock's place must not be waited for.
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _HIDDEN = (".nfs", ".fuse_hidden")
 _WAIT = "wait for it to end, or give it longer with --lock-timeout SECONDS"
 
@@ -240,7 +242,7 @@ def steady(
 def _is_held(home: Home) -> bool:
     """Whether a live process holds the lock.  Needs no write permission."""
     try:
-        descriptor = os.open(f"{home.holder}/{LOCK}", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(f"{home.holder}/{LOCK}", _LOOK)
     except PermissionError:
         return True  # it cannot be seen, so it may be
     except OSError:

@@ -321,7 +321,7 @@ def test_completion_of_commands(lab: Lab) -> None:
     }
     done = subprocess.run([script()], env=env, capture_output=True, text=True, check=False)
     words = {line.split(",")[-1] for line in done.stdout.split()}
-    assert words == {"recover", "revert"}, done
+    assert words == {"recover", "refresh", "rename", "revert"}, done
 
 
 def test_both_ways_to_start_it(lab: Lab) -> None:

@@ -57,8 +57,10 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "no JSON behind a checksum": lambda data: with_checksum(b"\n nonsense\n}\n"),
     "not closed": lambda data: with_checksum(body(data).rstrip(b"}\n")),
     "nested without end": lambda data: with_checksum(b' "a": ' + b"[" * 200_000 + b"}\n"),
-    "an endless number": lambda data: with_checksum(b' "schema": 1' + b"0" * 9_000 + b"}\n"),
-    "NaN": lambda data: with_checksum(body(data).replace(b'"schema": 1', b'"schema": NaN', 1)),
+    "an endless number": lambda data: with_checksum(b' "schema": 2' + b"0" * 9_000 + b"}\n"),
+    "NaN": lambda data: with_checksum(
+        re.sub(rb'"schema": \d+', b'"schema": NaN', body(data), count=1)
+    ),
     "a key less": lambda data: with_checksum(
         re.sub(rb'"base": "[^"]*",', b"", body(data), count=1)
     ),

