@@ -18,7 +18,6 @@ from .errors import DriftError, PatchkitError, Refused
 from .fit import Fit, fit_variant, nearest
 from .fsio import digest
 from .judging import assertion_failed
-from .layers import origin
 from .manifest import parse_manifest, version_matches
 from .mapping import reaches
 from .model import Assertion, Bundle, Target
@@ -139,13 +138,15 @@ class Loaded(NamedTuple):
                     " --forget",
                 )
         chosen = Chosen(
-            self.bundle, self.manifest, tuple(parts), tuple(skipped), notes=tuple(notes)
+            self.bundle,
+            self.manifest,
+            tuple(parts),
+            tuple(skipped),
+            notes=tuple(notes),
+            folder=self.folder,
         )
         if chosen.reason is not None:
             _prove(view, chosen)
-        elif self.folder is not None:
-            found = origin(self.folder, self.bundle.name)
-            chosen = chosen._replace(origin=None if found is None else {**found})
         return chosen
 
 
@@ -245,12 +246,11 @@ def holds_already(
     """Whether every assertion on a distribution holds on its pristine files, and each file
     that the patches would change has one: then there is nothing to patch."""
     asserts = asserts_for(bundle, distribution, release)
-    if not asserts or not _cover(asserts, patches):
-        return False
     try:
-        return all(judged(one, read(one.file), read).ok for one in asserts)
+        held = bool(asserts) and all(judged(one, read(one.file), read).ok for one in asserts)
     except (DriftError, OSError):
         return False  # named where the file is to be changed
+    return held and _cover(asserts, patches)
 
 
 def _reader(view: Pristine, dist: Distribution) -> Callable[[str], bytes | None]:

@@ -82,7 +82,8 @@ class Way(NamedTuple):
 class Chosen(NamedTuple):
     """A bundle with its variants chosen for an environment.
 
-    ``skipped`` names the distributions that are not installed and not required.
+    ``skipped`` names the distributions that are not installed and not required; ``folder`` is
+    the bundle directory that it was read from just now, if it was.
     """
 
     bundle: Bundle
@@ -92,6 +93,7 @@ class Chosen(NamedTuple):
     way: Way = Way()
     notes: tuple[str, ...] = ()
     origin: dict[str, Any] | None = None
+    folder: str | None = None
 
     @property
     def reason(self) -> str | None:

@@ -18,6 +18,7 @@ from .fitting import Loaded, Pristine, choose
 from .fsio import Root
 from .journal import commit, release_reserve
 from .journal import recover as recover_journal
+from .layers import origin
 from .lock import hold, steady, take_sources
 from .manifest import split_requirement
 from .model import Bundle
@@ -128,7 +129,8 @@ class _Choice:
                     raise error
                 entry = applied[error.bundle]
                 chosen.append(from_record(session.env, session.home, state, entry))
-            self._chosen = add_to_set(session, view, state, chosen, self.without)
+            wanted = add_to_set(session, view, state, chosen, self.without)
+        self._chosen = [_with_origin(item) for item in wanted]
         self._notes = tuple(note for item in chosen for note in item.notes)
         self._state, self._is_chosen = state, True
 
@@ -151,6 +153,15 @@ def _applied(home: Home) -> set[str]:
     """What is applied at the moment; it may be other things once the lock is held."""
     state = home.read_state()
     return set() if state is None else {entry["name"] for entry in state["bundles"]}
+
+
+def _with_origin(item: Chosen) -> Chosen:
+    """A bundle that was read just now, with where it comes from; git is asked here alone, and
+    not by what only looks at every bundle on offer."""
+    if item.folder is None:
+        return item
+    found = origin(item.folder, item.bundle.name)
+    return item._replace(origin=None if found is None else {**found})
 
 
 def _digests(entry: BundleEntry) -> list[str]:
