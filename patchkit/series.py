@@ -258,7 +258,7 @@ class _Builder:
             if root in self._trees:
                 known.append(self._trees[root])
             for paths in known:
-                _follow(paths, mapped)
+                follow(paths, mapped)
             self._mapped.setdefault(root, []).append(mapped)
         series.steps.append(Step(item.bundle.name, patch.name, name, mapping.files, item.way.eol))
         series.left_out += [(item.bundle.name, patch.name, path) for path in mapping.left_out]
@@ -271,7 +271,7 @@ class _Builder:
         if key not in self._listed:
             known = self._listed[key] = _known(dist)
             for mapped in self._mapped.get(dist.root, ()):
-                _follow(known, mapped)
+                follow(known, mapped)
         return self._listed[key]
 
     def _map_loose(self, patch: Patch, strip: int | None) -> tuple[str, Mapping]:
@@ -339,7 +339,7 @@ class _Builder:
         return self._rests[root]
 
 
-def _follow(known: Known, mapped: Mapped) -> None:
+def follow(known: Known, mapped: Mapped) -> None:
     """Keep the known paths as the patches so far leave them."""
     change = mapped.patch.change
     if change in ("delete", "rename") and mapped.old is not None:

@@ -66,11 +66,7 @@ class _Archive(Base):
         return self._release.paths()
 
     def load(self, path: str) -> FileState | None:
-        data = self._release.read(path)
-        if data is None:
-            return None
-        executable = self._release.listing.members[path].executable
-        return FileState("file", 0o755 if executable else 0o644, data)
+        return self._release.state(path)
 
 
 class _Head(Base):

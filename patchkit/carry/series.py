@@ -13,6 +13,7 @@ from patchkit.patchfile import parse
 from patchkit.plan import Key, Step, materialise
 from patchkit.porting.model import FileEdit, FileResult, PatchEdit, PatchResult
 from patchkit.releases.sources import Release
+from patchkit.series import follow
 from patchkit.unified import Side, file_diff
 
 #: What each patch of a variant makes of a release.
@@ -38,13 +39,7 @@ class _Layer:
     def state(self, key: Key) -> FileState | None:
         """What a path holds now."""
         path = key[1]
-        if path in self.changed:
-            return self.changed[path]
-        data = self.release.read(path)
-        if data is None:
-            return None
-        mode = 0o755 if self.release.listing.members[path].executable else 0o644
-        return FileState("file", mode, data)
+        return self.changed[path] if path in self.changed else self.release.state(path)
 
 
 def made_on(variant: Variant, release: Release, read_patch: Callable[[str], bytes]) -> Made:
@@ -65,7 +60,7 @@ def made_on(variant: Variant, release: Release, read_patch: Callable[[str], byte
         for mapped in mapping.files:
             leads.append(_lead(mapped))
             files.append(_edit(mapped, wanted.contents, layer))
-            known = _follow(known, mapped)
+            follow(known, mapped)
         for (_, name), content in wanted.contents.items():
             if content is None:
                 layer.changed[name] = None
@@ -75,14 +70,6 @@ def made_on(variant: Variant, release: Release, read_patch: Callable[[str], byte
         edits.append(PatchEdit(path, tuple(files)))
     lead = max(set(leads), key=leads.count) if leads else ""
     return Made(tuple(patches), lead, tuple(edits))
-
-
-def _follow(known: Known, mapped: Mapped) -> Known:
-    if mapped.patch.change in ("delete", "rename") and mapped.old is not None:
-        known.discard(mapped.old)
-    if mapped.patch.change in ("add", "rename", "copy") and mapped.new is not None:
-        known.add(mapped.new)
-    return known
 
 
 def _edit(mapped: Mapped, contents: Mapping[Key, object], layer: _Layer) -> FileEdit:

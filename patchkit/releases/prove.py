@@ -14,10 +14,10 @@ from patchkit.fit import Fit, fit_variant
 from patchkit.fitting import PROVEN, asserts_for, holds_already
 from patchkit.fsio import digest
 from patchkit.mapping import Known, map_patch, map_stripped
-from patchkit.model import Bundle, FileState, Target, Variant
+from patchkit.model import Bundle, Target, Variant
 from patchkit.patchfile import parse
-from patchkit.plan import Key, Step, Wanted, materialise
-from patchkit.series import PatchBytes
+from patchkit.plan import Step, Wanted, materialise
+from patchkit.series import PatchBytes, follow
 
 from .sources import Release
 
@@ -121,19 +121,8 @@ def applied(
         steps.append(Step(name, path, ".", mapping.files))
         if known is not None:
             for mapped in mapping.files:
-                if mapped.patch.change in ("delete", "rename") and mapped.old is not None:
-                    known.discard(mapped.old)
-                if mapped.patch.change in ("add", "rename", "copy") and mapped.new is not None:
-                    known.add(mapped.new)
-
-    def pristine(key: Key) -> FileState | None:
-        data = release.read(key[1])
-        if data is None:
-            return None
-        mode = 0o755 if release.listing.members[key[1]].executable else 0o644
-        return FileState("file", mode, data)
-
-    return materialise(steps, pristine)
+                follow(known, mapped)
+    return materialise(steps, lambda key: release.state(key[1]))
 
 
 def reader_of(wanted: Wanted, release: Release) -> Callable[[str], bytes | None]:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack
 
 from patchkit.environment import Environment
 from patchkit.errors import PatchkitError
+from patchkit.model import FileState
 from patchkit.names import normalise
 
 from . import client as clients
@@ -170,6 +171,14 @@ class Release(AbstractContextManager["Release"]):
         self._digests[path] = self._store.add(data)
         self.kept += 1
         return data
+
+    def state(self, path: str) -> FileState | None:
+        """A file as :func:`~patchkit.plan.materialise` wants it; None for one not there."""
+        data = self.read(path)
+        if data is None:
+            return None
+        mode = 0o755 if self.listing.members[path].executable else 0o644
+        return FileState("file", mode, data)
 
     def note_digests(self) -> None:
         """Keep the list again, with the digests that only reading told."""

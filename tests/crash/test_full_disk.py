@@ -55,8 +55,10 @@ def on_disk(lab: Lab, folder: Path) -> tuple[Site, Site]:
     """A site on that disk: as seen from here, and as the commands in there see it."""
     source = lab.site()
     subprocess.run(["cp", "-a", source.root, folder / "site"], check=True)
-    inside = "/" + str(folder).partition("/root/")[2]
-    return Site(folder / "site"), Site(Path(inside) / "site")
+    # PROCESS/root of proc(5) is the top of what the commands see.
+    parts = folder.parts
+    inside = Path("/", *parts[parts.index("root") + 1 :])
+    return Site(folder / "site"), Site(inside / "site")
 
 
 def bundle(lab: Lab) -> None:
