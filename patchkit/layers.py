@@ -60,7 +60,9 @@ def laid_out(texts: Sequence[str], environ: Mapping[str, str], cwd: str) -> str:
     }
     files[_ORIGINS] = json.dumps(value, indent=1, sort_keys=True).encode()
     listing = "".join(f"{path}\0{digest(data)}\n" for path, data in sorted(files.items()))
-    folder = os.path.join(_cache(environ), "bundles", digest(listing.encode("utf-8", "replace")))
+    folder = os.path.join(
+        cache_folder(environ), "bundles", digest(listing.encode("utf-8", "replace"))
+    )
     if not os.path.isfile(os.path.join(folder, _ORIGINS)):
         root = make_root(folder)
         try:
@@ -202,7 +204,7 @@ def _mirror(repository: str, environ: Mapping[str, str]) -> str:
     from .gitsource import mirror
 
     key = digest(repository.encode("utf-8", "surrogateescape"))
-    folder = os.path.join(_cache(environ), "repositories", key)
+    folder = os.path.join(cache_folder(environ), "repositories", key)
     is_new = not os.path.isdir(folder)
     try:
         mirror(repository, folder)
@@ -239,7 +241,11 @@ def _without_secret(address: str) -> str:
     return re.sub(r"(\w+://)[^/@\s]*@", r"\1", address)
 
 
-def _cache(environ: Mapping[str, str]) -> str:
+def cache_folder(environ: Mapping[str, str]) -> str:
+    """``$XDG_CACHE_HOME/patchkit``, else ``~/.cache/patchkit`` (XDG base directories).
+
+    Where there is no home either, a folder of this user's own below the temporary one.
+    """
     named = environ.get("XDG_CACHE_HOME", "")
     home = environ.get("HOME", "")
     if os.path.isabs(named):

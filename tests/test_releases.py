@@ -21,10 +21,11 @@ from pathlib import Path
 import pytest
 
 from patchkit.errors import PatchkitError, Refused, UsageError
+from patchkit.layers import cache_folder
 from patchkit.releases.archive import Archive
 from patchkit.releases.model import Damaged, Member, Unavailable, Wish, parse_asked
 from patchkit.releases.sources import Settings, known_versions, open_release
-from patchkit.releases.store import Store, cache_folder, size_limit
+from patchkit.releases.store import Store, size_limit
 from tests import releases
 from tests.conftest import Cli, Git, Installed
 from tests.releases import FLASHINFER, SGLANG

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from patchkit.errors import UsageError
+from patchkit.layers import cache_folder
 
 from .model import Listing, Member
 
@@ -26,20 +27,6 @@ SCHEMA = 1
 LIMIT = 2 * 1024**3
 # The cache is tidied down to this share of the limit, so that not each write tidies.
 _TIDY_TO = 0.8
-
-
-def cache_folder(environ: Mapping[str, str]) -> str:
-    """``$XDG_CACHE_HOME/patchkit``, else ``~/.cache/patchkit`` (XDG base directories).
-
-    Where there is no home either, a folder of this user's own below the temporary one.
-    """
-    named = environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(named):
-        return os.path.join(named, "patchkit")
-    home = environ.get("HOME", "")
-    if os.path.isabs(home):
-        return os.path.join(home, ".cache", "patchkit")
-    return os.path.join(tempfile.gettempdir(), f"patchkit-{os.geteuid()}")
 
 
 def size_limit(environ: Mapping[str, str]) -> int:
