@@ -93,18 +93,23 @@ class Explorer:
 
         return self._trace(command, stop), seen
 
-    def killed_at(self, command: str, number: int) -> bool:
-        """Run a command, killed before its ``number``-th such call; whether it got there."""
+    def killed_at(self, command: str, number: int) -> Picture | None:
+        """Run a command, killed before its ``number``-th such call: what it looked like when
+        it was stopped there, if it got there."""
         count = 0
+        seen: list[Picture] = []
 
         def stop(call: Call) -> Action:
             nonlocal count
             count += self._counts(call)
-            return KILL if count == number else None
+            if count != number:
+                return None
+            seen.append(self.subject.region.look())
+            return KILL
 
         subject = self.subject
         trace(subject.line(command), subject.env, subject.cwd, stop)  # the real command
-        return count >= number
+        return seen[0] if seen else None
 
     def _trace(self, command: str, stop: Callable[[Call], Action]) -> Ended:
         return self.subject.trace(command, stop)
@@ -214,7 +219,7 @@ class Explorer:
         left = []
         for number in range(1, 100_000, stride):
             subject.start(command)
-            if not self.killed_at(command, number):
+            if self.killed_at(command, number) is None:
                 break
             left.append(subject.region.look())
             self.count(row, f"before call {number}", left[-1], {old, new})
