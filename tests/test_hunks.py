@@ -684,7 +684,7 @@ def brute(file: list[bytes], patch: Sequence[Hunk]) -> list[int] | str:
     return out
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings().max_examples)
 @given(
     st.lists(_LINES, max_size=14),
     st.lists(st.tuples(st.integers(0, 14), st.integers(0, 2), st.lists(_LINES, max_size=2))),
