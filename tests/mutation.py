@@ -24,7 +24,7 @@ TESTS = {
     "recount": ["recount"],
     "mapping": ["mapping", "plan"],
     "patchfile": ["patchfile_edges", "patchfile"],
-    "hunks": ["hunks"],
+    "hunks": ["hunks", "hunks_edges"],
 }
 _CONFIG = """
 [tool.mutmut]

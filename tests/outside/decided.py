@@ -170,15 +170,6 @@ RULES = (
         small=False,
     ),
     Rule(
-        "copy taken back",
-        frozenset(["agree-apply", "gnu-only"]),
-        "reverse-copy",
-        "",
-        "its reverse would remove a file by its name alone, whatever it holds",
-        lambda one, _: one.case.reverse and b"copy from" in one.case.patch,
-        small=False,
-    ),
-    Rule(
         "blanks lost from CR LF lines",
         frozenset(["agree-refuse", "refuse-lenient"]),
         None,
