@@ -1,7 +1,8 @@
 """Caches of JIT compilers: which folders a manifest's ``[caches]`` means.
 
-Owns where each compiler keeps what it built, by the variables that it reads itself.  Only
-looks; the journal moves, and never out of the root of a cache.
+Owns where each compiler keeps what it built, by the variables that it reads itself, and where
+patchkit's own cache of this user is.  Only looks; the journal moves, and never out of the root
+of a cache.
 """
 
 from __future__ import annotations
@@ -103,6 +104,22 @@ def _folders(path: str) -> list[os.DirEntry[str]]:
 
 def _is_mine(path: str) -> bool:
     return not os.path.islink(path) and os.lstat(path).st_uid == os.geteuid()
+
+
+def cache_folder(environ: Mapping[str, str]) -> str:
+    """``$XDG_CACHE_HOME/patchkit``, else ``~/.cache/patchkit`` (XDG base directories).
+
+    Where there is no home either, a folder of this user's own below the temporary one.
+    """
+    named = environ.get("XDG_CACHE_HOME", "")
+    home = environ.get("HOME", "")
+    if os.path.isabs(named):
+        return os.path.join(named, "patchkit")
+    if os.path.isabs(home):
+        return os.path.join(home, ".cache", "patchkit")
+    import tempfile
+
+    return os.path.join(tempfile.gettempdir(), f"patchkit-{os.geteuid()}")
 
 
 # -- what a name means ------------------------------------------------------------------

@@ -19,6 +19,7 @@ from .options import (
     complete_bundle,
     dry_run_option,
     output_options,
+    while_running_option,
 )
 from .session import Options
 
@@ -56,6 +57,9 @@ def _click(arguments: list[str], settings: Settings) -> int:
 #: Commands of the packages beside the core: name → (module, function), imported when asked
 #: for, and what the list of commands says of them.
 _BESIDE = {
+    "run": ("launch.cli", "run", "Verify, hold the environment, and become the command."),
+    "sync": ("launch.cli", "sync", "Make the environment match [tool.patchkit] of a project."),
+    "guard": ("launch.cli", "guard", "A check at the start of every interpreter, on request."),
     "fetch": ("releases.cli", "fetch", "The pristine files of a release, installed or not."),
     "port": ("carry.cli", "port", "Carry a bundle to other releases, by a merge that is checked."),
     "capture": ("authoring.cli", "capture", "Make a bundle of the edits made by hand."),
@@ -229,6 +233,7 @@ def diff(settings: Settings, bundles: tuple[str, ...]) -> int:
 )
 @click.option("--reverse", is_flag=True, help="Apply a loose patch backwards.")
 @click.option("--eol", is_flag=True, help="Take line ends from the file, not from the loose patch.")
+@while_running_option
 @common_options
 @click.pass_obj
 def apply(
@@ -238,6 +243,7 @@ def apply(
     strip: int | None,
     reverse: bool,
     eol: bool,
+    while_running: bool,
 ) -> int:
     """Add BUNDLES to the applied set; all of them or, on any refusal, nothing.
 
@@ -250,7 +256,15 @@ def apply(
     """
     from .commands import apply as run_apply
 
-    return run_apply(settings, bundles, dry_run=dry_run, strip=strip, reverse=reverse, eol=eol)
+    return run_apply(
+        settings,
+        bundles,
+        dry_run=dry_run,
+        strip=strip,
+        reverse=reverse,
+        eol=eol,
+        while_running=while_running,
+    )
 
 
 @main.command(short_help="Take bundles out again, or all of them.")
@@ -262,10 +276,16 @@ def apply(
     help="Leave files that a reinstall put back, or an uninstall took away, as they are.",
 )
 @dry_run_option
+@while_running_option
 @common_options
 @click.pass_obj
 def revert(
-    settings: Settings, bundles: tuple[str, ...], everything: bool, forget: bool, dry_run: bool
+    settings: Settings,
+    bundles: tuple[str, ...],
+    everything: bool,
+    forget: bool,
+    dry_run: bool,
+    while_running: bool,
 ) -> int:
     """Take BUNDLES out of the applied set; with --all, everything.
 
@@ -275,7 +295,14 @@ def revert(
     """
     from .commands import revert as run_revert
 
-    return run_revert(settings, bundles, everything=everything, dry_run=dry_run, forget=forget)
+    return run_revert(
+        settings,
+        bundles,
+        everything=everything,
+        dry_run=dry_run,
+        forget=forget,
+        while_running=while_running,
+    )
 
 
 @main.command(short_help="The guard of a launch: files and assertions as recorded.")

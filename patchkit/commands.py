@@ -1,4 +1,4 @@
-"""``verify``, ``apply`` and ``revert`` as commands, and the short way to them.
+"""``verify``, ``run``, ``apply`` and ``revert`` as commands, and the short way to them.
 
 Owns what launch hooks and scripts run: with the options that those use, :func:`short_way`
 gets there without importing click, which would cost more than most of the work.  Every other
@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .console import Settings, finish, guarded, progress, to_stderr, working_directory
 from .errors import UsageError
 from .session import Options, Report
+
+if TYPE_CHECKING:
+    from .launch.run import Wishes
 
 _OUTPUT = {
     "--json": "json",
@@ -25,10 +29,15 @@ _VALUES = ("--python", "--root", "--bundles")
 #: The options of each command that the short way knows.
 _FLAGS = {
     "verify": {},
-    "apply": {"-n": "dry_run", "--dry-run": "dry_run"},
+    "apply": {
+        "-n": "dry_run",
+        "--dry-run": "dry_run",
+        "--while-running": "while_running",
+    },
     "revert": {
         "-n": "dry_run",
         "--dry-run": "dry_run",
+        "--while-running": "while_running",
         "--all": "everything",
         "--forget": "forget",
     },
@@ -43,8 +52,10 @@ def apply(
     strip: int | None = None,
     reverse: bool = False,
     eol: bool = False,
+    while_running: bool = False,
 ) -> int:
     """Add bundles or loose patches; show what was done."""
+    settings.options.while_running = while_running
 
     def run() -> Report:
         from .series import Way
@@ -65,8 +76,10 @@ def revert(
     everything: bool = False,
     dry_run: bool = False,
     forget: bool = False,
+    while_running: bool = False,
 ) -> int:
     """Take bundles out; show what was done."""
+    settings.options.while_running = while_running
 
     def run() -> Report:
         from .workflow import revert as revert_bundles
@@ -121,6 +134,11 @@ def verify(settings: Settings, names: Sequence[str], *, pristine: bool = False) 
         report = queries.verify_pristine(settings.options, progress(settings))
     else:
         report = queries.verify(settings.options, names)
+    return _verdict(settings, report)
+
+
+def _verdict(settings: Settings, report: Report) -> int:
+    """What ``verify`` found, on standard error."""
     if report.exit_code and not settings.quiet:
         from .report import problem_lines
 
@@ -135,6 +153,64 @@ def verify(settings: Settings, names: Sequence[str], *, pristine: bool = False) 
     return report.exit_code
 
 
+def run(settings: Settings, command: Sequence[str], wishes: Wishes) -> int:
+    """Verify, then become the command; returns only where that is not to be, or with the
+    ``dry_run`` that shows it."""
+    from .launch.run import lines, prepare, start
+
+    settings.command = "run"
+    ready = prepare(settings.options, command, wishes)
+    report = ready.report
+    if report.exit_code:
+        return _verdict(settings, report)
+    if wishes.dry_run:
+        report.render = lambda data, style, verbose: lines(data)
+        return finish(settings, report)
+    if not settings.quiet:
+        for note in report.notes:
+            to_stderr(f"patchkit: {note}")
+    try:
+        start(ready, os.environ)
+    finally:
+        ready.joined.leave()
+    return 70  # it is another program by now
+
+
+def _run_shortly(settings: Settings, words: Sequence[str]) -> Callable[[], int] | None:
+    """``run`` by what stands behind that word; None where click must look."""
+    if "--" not in words:
+        return None
+    from .launch.run import Wishes
+
+    end = words.index("--")
+    flags: dict[str, tuple[str, Any]] = {
+        "--ensure": ("ensure", True),
+        "--append-args": ("arguments", "append"),
+        "--no-args": ("arguments", "drop"),
+        **dict.fromkeys(("-n", "--dry-run"), ("dry_run", True)),
+    }
+    wishes: dict[str, Any] = {}
+    rest = iter(words[:end])
+    for word in rest:
+        if word in _OUTPUT:
+            setattr(settings, _OUTPUT[word], True)
+        elif word in flags:
+            name, value = flags[word]
+            if wishes.get(name, value) != value:
+                return None
+            wishes[name] = value
+        elif word in ("--bundle", "--env"):
+            given = next(rest, None)
+            if given is None or given.startswith("-"):
+                return None
+            name = "bundles" if word == "--bundle" else "given"
+            wishes[name] = (*wishes.get(name, ()), given)
+        else:
+            return None
+    command = words[end + 1 :]
+    return lambda: run(settings, command, Wishes(**wishes))
+
+
 def short_way(arguments: Sequence[str]) -> int | None:
     """The exit code of a plain ``[options] COMMAND [options] [NAME…]``; None where click
     must look at the command line (help, completion, unusual spellings, errors)."""
@@ -145,6 +221,7 @@ def short_way(arguments: Sequence[str]) -> int | None:
     names: list[str] = []
     command = None
     rest = iter(arguments)
+    running: Callable[[], int] | None = None
     for word in rest:
         if word in _OUTPUT:
             setattr(settings, _OUTPUT[word], True)
@@ -163,9 +240,15 @@ def short_way(arguments: Sequence[str]) -> int | None:
             names.append(word)
         elif word in _FLAGS:
             command = word
+        elif word == "run":
+            running = _run_shortly(settings, list(rest))
+            if running is None:
+                return None
         else:
             return None
-    if command is None or (command == "apply" and not names) or "_PATCHKIT_COMPLETE" in os.environ:
+    if "_PATCHKIT_COMPLETE" in os.environ:
+        return None
+    if running is None and (command is None or (command == "apply" and not names)):
         return None
     settings.options = Options(
         values.get("--python"),
@@ -174,5 +257,8 @@ def short_way(arguments: Sequence[str]) -> int | None:
         environ=os.environ,
         cwd=working_directory(),
     )
+    if running is not None:
+        return guarded(settings, running)
     commands: dict[str, Callable[..., int]] = {"verify": verify, "apply": apply, "revert": revert}
-    return guarded(settings, lambda: commands[command](settings, names, **flags))
+    chosen = commands[str(command)]
+    return guarded(settings, lambda: chosen(settings, names, **flags))

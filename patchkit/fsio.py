@@ -422,6 +422,24 @@ class Root:
             raise self._named(error, path) from None
         return descriptor
 
+    def create_open(self, path: str, data: bytes) -> int:
+        """A descriptor of a new file that everybody may read, unsynced: for a note that is
+        worth nothing once its process is gone."""
+        folder, name = self._at(path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, 0o644, dir_fd=folder)
+            try:
+                with suppress(PermissionError):
+                    os.fchmod(descriptor, 0o644)
+                os.write(descriptor, data)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        except OSError as error:
+            raise self._named(error, path) from None
+        return descriptor
+
     def sync_folder(self, folder: str) -> None:
         """Make renames in a folder durable (not offered by every file system)."""
         try:

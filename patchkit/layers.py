@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from .caches import cache_folder
 from .errors import Refused, UsageError
 from .fsio import digest, make_root, remove_tree, walk_files
 from .gitsource import list_tree, opened, run_git
@@ -239,20 +239,6 @@ def _belongs(path: str, name: str) -> bool:
 
 def _without_secret(address: str) -> str:
     return re.sub(r"(\w+://)[^/@\s]*@", r"\1", address)
-
-
-def cache_folder(environ: Mapping[str, str]) -> str:
-    """``$XDG_CACHE_HOME/patchkit``, else ``~/.cache/patchkit`` (XDG base directories).
-
-    Where there is no home either, a folder of this user's own below the temporary one.
-    """
-    named = environ.get("XDG_CACHE_HOME", "")
-    home = environ.get("HOME", "")
-    if os.path.isabs(named):
-        return os.path.join(named, "patchkit")
-    if os.path.isabs(home):
-        return os.path.join(home, ".cache", "patchkit")
-    return os.path.join(tempfile.gettempdir(), f"patchkit-{os.geteuid()}")
 
 
 def _origins_file(folder: str) -> dict[str, Any] | None:

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 
 from .errors import Fault, Locked, PatchkitError, Refused
 from .fsio import Root, rewrite
-from .state import FOLDERS, LOCK, NAME, RESERVE, STATE, Home
+from .here import host, started, where
+from .state import FOLDERS, GUARD, LAUNCH, LAUNCHES, LOCK, NAME, RESERVE, STATE, Home
 
 T = TypeVar("T")
 
@@ -182,10 +183,12 @@ def _leave(root: Root, home: Home) -> bool:
     file system itself still keeps in it is in the way."""
     if home.unfinished() or root.lstat(STATE) is not None:
         return False
-    for folder in FOLDERS:
+    for folder in (*FOLDERS, LAUNCHES):
         for name in root.names(folder):
             root.unlink(f"{folder}/{name}")
         root.rmdir(folder)
+    for name in (LAUNCH, GUARD, f"{GUARD}.new"):
+        root.unlink(name)
     root.unlink(_PROBE)
     root.unlink(RESERVE)
     root.unlink(LOCK)
@@ -260,11 +263,11 @@ def _note(command: str) -> bytes:
     pid = os.getpid()
     note = {
         "pid": pid,
-        "host": os.uname().nodename,
+        "host": host(),
         "command": command,
         "since": time.time_ns(),
-        "where": _where(),
-        "started": _started(pid),
+        "where": where(),
+        "started": started(pid),
     }
     return json.dumps(note).encode()
 
@@ -277,28 +280,8 @@ def holder(home: Home) -> str:
     try:
         note: dict[str, Any] = json.loads(home.note() or b"")
         who = f"process {note['pid']} on {note['host']} ({note['command']})"
-        here = note["where"] is not None and note["where"] == _where()
-        gone = here and note["started"] != _started(note["pid"])
+        here = note["where"] is not None and note["where"] == where()
+        gone = here and note["started"] != started(note["pid"])
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
     return "another process" if gone else who
-
-
-def _where() -> list[str] | None:
-    """Within what a process id means one process: this start of this host, and its
-    namespace of processes (of a container).  None where the system does not tell."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return [file.read().strip(), os.readlink("/proc/self/ns/pid")]
-    except OSError:
-        return None
-
-
-def _started(pid: int) -> str | None:
-    """When a process started, as the kernel counts it (proc(5)): ids are used again."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # Behind the name, which stands in brackets and may hold any byte.
-            return file.read().rpartition(b")")[2].split()[19].decode("ascii")
-    except (OSError, IndexError):
-        return None

@@ -285,7 +285,7 @@ class _Table:
         self.path = path
         for key in values if known else ():
             if key not in KEYS[place]:
-                self.problem(key, f"unknown key; {_nearest(key, KEYS[place])}")
+                self.problem(key, f"unknown key; {nearest(key, KEYS[place])}")
 
     def at(self, *keys: str | int) -> str:
         """The path of a key in this table: ``target[0].variant[1].versions``."""
@@ -603,7 +603,7 @@ def _caches(root: _Table) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found: list[tuple[str, tuple[str, ...]]] = []
     for key, values in root.pairs("caches"):
         if key not in CACHES:
-            root.problem("caches", f"no such cache is known; {_nearest(key, CACHES)}", key)
+            root.problem("caches", f"no such cache is known; {nearest(key, CACHES)}", key)
         elif type(values) is not list or not values:
             root.problem("caches", "must be an array of names, and not empty", key)
         else:
@@ -797,7 +797,8 @@ def _is_entry(value: object) -> bool:
 # -- words ------------------------------------------------------------------------------
 
 
-def _nearest(key: str, known: tuple[str, ...]) -> str:
+def nearest(key: str, known: tuple[str, ...]) -> str:
+    """What to say of a key that nobody knows: the known one that is most like it, or all."""
     import difflib
 
     near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.5)

@@ -71,6 +71,13 @@ dry_run_option = click.option(
 )
 
 
+while_running_option = click.option(
+    "--while-running",
+    is_flag=True,
+    help="Change files although servers that patchkit run launched from them still run.",
+)
+
+
 def complete_bundle(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[click.shell_completion.CompletionItem]:

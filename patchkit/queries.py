@@ -24,7 +24,13 @@ Progress = Callable[[str, int, int], None]
 
 def verify(options: Options, names: Sequence[str]) -> Report:
     """Files as recorded, assertions hold, and the named bundles are applied."""
-    session = Session(options)
+    return verify_in(Session(options), "verify", names)[0]
+
+
+def verify_in(session: Session, command: str, names: Sequence[str]) -> tuple[Report, State | None]:
+    """The same for another command, in an environment that it has opened; with the state that
+    was verified."""
+    options = session.options
     state, problems = verify_recorded(
         session.home, [_plain(name) for name in names], options.lock_timeout
     )
@@ -36,9 +42,9 @@ def verify(options: Options, names: Sequence[str]) -> Report:
         one for one in problems if one["kind"] != "missing-bundle" or one["bundle"] not in without
     ]
     problems += _other_patches(options, names, state)
-    report = _verdict(session, "verify", state, problems)
+    report = _verdict(session, command, state, problems)
     report.data["upstream"] = [{"name": n, "reason": r} for n, r in without.items()]
-    return report
+    return report, state
 
 
 def _other_patches(options: Options, names: Sequence[str], state: State | None) -> list[Problem]:
@@ -162,6 +168,9 @@ def status(options: Options, *, check: bool) -> Report:
     )
     report.data["files"] = [] if state is None else [_file(entry) for entry in state["files"]]
     report.data["next"] = _next_command(options, state, problems)
+    from .servers import servers
+
+    report.data["running"], report.data["all_seen"] = servers(session)
     if not check:
         report.exit_code = 0
     return report

@@ -146,6 +146,22 @@ def _apply(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
     return lines
 
 
+def _sync(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
+    lines = _change(data, style, verbose)
+    would = "would be " * bool(data.get("dry_run"))
+    lines += [f"nothing to do: {one['name']} ({one['reason']})" for one in data["upstream"]]
+    if data["reverted"]:
+        lines.append(f"{would}reverted: {', '.join(data['reverted'])}")
+    names = ", ".join(data["bundles"])
+    if data["in_sync"]:
+        lines.append(f"in sync: {names or 'nothing is applied'}")
+    else:
+        lines.append(f"{would}applied: {names}" if names else "nothing is applied")
+    if data["fingerprint"]:
+        lines.append(f"fingerprint: {data['fingerprint'][:16]}")
+    return lines
+
+
 def _revert(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
     lines = _change(data, style, verbose)
     dry = data.get("dry_run")
@@ -217,6 +233,19 @@ def _status(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
     if data["problems"]:
         lines.append(style("problems:", "red"))
         lines += [f"  {line}" for line in problem_lines(data["problems"])]
+    if data["running"]:
+        from .launches import described
+
+        lines.append("running:")
+        for one in data["running"]:
+            lines.append(f"  {described(one)}")
+            if one["restart"]:
+                word = style("restart needed", "yellow")
+                lines.append(f"      {word}: started before the last change")
+            else:
+                lines.append("      started after the last change")
+    if not data["all_seen"]:
+        lines.append("running: not every process could be looked at in time")
     if data["next"]:
         lines.append(f"next: {style(data['next'], 'cyan')}")
     return lines
@@ -404,6 +433,7 @@ def _printable(line: str, keep: str = "\t") -> str:
 _RENDERERS: dict[str, Callable[[dict[str, Any], Style, bool], list[str]]] = {
     "apply": _apply,
     "revert": _revert,
+    "sync": _sync,
     "recover": _recover,
     "verify": _verify,
     "status": _status,

@@ -24,6 +24,8 @@ Render = Callable[[dict[str, Any], Callable[[str, str], str], bool], list[str]]
 class Options:
     """What the command line says before the command, and what surrounds the process.
 
+    ``while_running``: files may change although servers were launched from them.
+
     ``noted`` keeps the ``environment`` object of the JSON for a command that fails later;
     ``signals`` are those that a command holds from its start to the end of its output.
     """
@@ -36,6 +38,8 @@ class Options:
         lock_timeout: float = 30.0,
         environ: Mapping[str, str] | None = None,
         cwd: str = ".",
+        *,
+        while_running: bool = False,
     ) -> None:
         self.python = python
         self.root = root
@@ -43,6 +47,7 @@ class Options:
         self.lock_timeout = lock_timeout
         self.environ: Mapping[str, str] = {} if environ is None else environ
         self.cwd = cwd
+        self.while_running = while_running
         self.noted: dict[str, Any] = {}
         self.signals: Held | None = None
 

@@ -13,6 +13,9 @@ must stay cheap to import (``verify`` needs it) and must not decide what is to b
         undo/           second names of what the transaction replaces
         pristine/       the pristine files (hard links, so that the inode comes back)
         pycs/           byte-code of the pristine modules, put back on revert
+        launch.lock     held, shared, by what was launched, and by nobody while files change
+        launches/       who was launched: one note each, held as long as its processes live
+        guard           what the check at interpreter start compares (only where it is installed)
         reserve         space that a revert on a full disk takes back
         blobs/          manifests, the patches of a variant in one, and copies of pristine
                         bytes, by SHA-256
@@ -34,7 +37,8 @@ from .shape import journal_fault, state_fault
 NAME = ".patchkit"
 SCHEMA = 2
 STATE, JOURNAL, LOCK = f"{NAME}/state.json", f"{NAME}/journal.json", f"{NAME}/lock"
-RESERVE = f"{NAME}/reserve"
+RESERVE, GUARD = f"{NAME}/reserve", f"{NAME}/guard"
+LAUNCH, LAUNCHES = f"{NAME}/launch.lock", f"{NAME}/launches"
 STAGED, UNDO, PRISTINE = f"{NAME}/staged", f"{NAME}/undo", f"{NAME}/pristine"
 PYCS, BLOBS = f"{NAME}/pycs", f"{NAME}/blobs"
 FOLDERS = (STAGED, UNDO, PRISTINE, PYCS, BLOBS)

@@ -16,8 +16,10 @@ from .distributions import Distribution, tree_distribution
 from .errors import PatchkitError, Refused, UsageError
 from .fitting import Loaded, Pristine, choose
 from .fsio import Root
+from .guarding import refresh
 from .journal import commit, release_reserve
 from .journal import recover as recover_journal
+from .launches import Claim, running
 from .layers import origin
 from .lock import hold, steady, take_sources
 from .manifest import split_requirement
@@ -65,6 +67,27 @@ def apply(
     return report
 
 
+def sync(options: Options, names: Sequence[str], *, dry_run: bool = False) -> Report:
+    """Make the applied set exactly these bundles (and what they require), in one transaction:
+    what is missing is applied, what is not named is taken out, what a package manager put back
+    is patched again."""
+    with held(options.signals) as signals:
+        with signals.at_once():
+            session = Session(options)
+            choice = _Choice(session, names, Way(), only=True)
+            nothing = not session.home.exists() and not choice.wanted(None)
+        if nothing:
+            report = _report(session, "sync", None, None)
+        else:
+            # Files of those that go may have been reinstalled as well: then they are as wanted.
+            asked = [*_recorded_names(names), *sorted(_applied(session.home))]
+            report = _change(session, signals, "sync", choice.wanted, dry_run=dry_run, asked=asked)
+    report.data["upstream"] = [
+        {"name": name, "reason": reason} for name, reason in choice.without.items()
+    ]
+    return report
+
+
 def plan_apply(options: Options, names: Sequence[str], then: Callable[[Session, Planned], T]) -> T:
     """What :func:`apply` would do, computed and checked, nothing written: what ``then``
     makes of it, in the same unchanged environment."""
@@ -84,11 +107,15 @@ class _Choice:
 
     They are chosen before the lock is taken, so that what cannot be is refused without a
     write, and again where the record changed meanwhile, or a change was under way.
-    ``without`` maps the ones that have nothing to do to why.
+    ``without`` maps the ones that have nothing to do to why.  With ``only`` they are the
+    whole set, else they are added to what is applied.
     """
 
-    def __init__(self, session: Session, names: Sequence[str], way: Way) -> None:
+    def __init__(
+        self, session: Session, names: Sequence[str], way: Way, *, only: bool = False
+    ) -> None:
         _settle_tree(session)
+        self._only = only
         self._session = session
         self._loaded: list[Loaded] = []
         self._not_offered: list[Refused] = []
@@ -121,6 +148,7 @@ class _Choice:
         applied = {} if state is None else {entry["name"]: entry for entry in state["bundles"]}
         asked = [item.bundle.name for item in self._loaded]
         asked += [str(error.bundle) for error in self._not_offered]
+        asked += applied if self._only else ()
         with Pristine(session.env, session.home, state, asked) as view:
             chosen = [item.choose(view) for item in self._loaded]
             for error in self._not_offered:
@@ -129,7 +157,8 @@ class _Choice:
                     raise error
                 entry = applied[error.bundle]
                 chosen.append(from_record(session.env, session.home, state, entry))
-            wanted = add_to_set(session, view, state, chosen, self.without)
+            kept = None if self._only else state
+            wanted = add_to_set(session, view, kept, chosen, self.without)
         self._chosen = [_with_origin(item) for item in wanted]
         self._notes = tuple(note for item in chosen for note in item.notes)
         self._state, self._is_chosen = state, True
@@ -348,6 +377,7 @@ def recover(options: Options) -> Report:
             try:
                 report.data["recovered"] = recover_journal(own, session.home, roots)
                 report.changed = True
+                refresh(own, session.home)
             finally:
                 roots.close()
     return report
@@ -380,12 +410,15 @@ def _change(
             report = _report(session, command, planned, before)
             missing = _missing_permission(home, planned)
             report.notes += [] if missing is None else [missing]
+            if not planned.nothing_to_do and running(home):
+                report.notes.append("what was launched from it is still running (patchkit status)")
         return report
     if command == "revert" and not home.exists():
         wanted(None)
         return _report(session, command, None, None)
     with hold(home, command, session.options.lock_timeout, signals.check) as own:
         roots = Roots(home, _taking(session, signals))
+        claim = Claim(home)
         try:
             recovered = recover_journal(own, home, roots)
             warnings: list[str] = []
@@ -401,6 +434,7 @@ def _change(
                 if planned.nothing_to_do:
                     break
                 work, state = planned.work, planned.state
+                claim.take(own, forced=session.options.while_running)
                 try:
                     warnings = commit(own, home, roots, work, state, signals.check, command)
                     break
@@ -408,9 +442,18 @@ def _change(
                     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
                     if command != "revert" or not full or not release_reserve(own):
                         raise
+            guarded = refresh(own, home)
         finally:
+            claim.close()
             roots.close()
     report = _report(session, command, planned, before)
+    if guarded and planned.state is None and not planned.nothing_to_do:
+        report.notes.append("the guard stays where it is: patchkit guard uninstall takes it away")
+    if claim.in_use:
+        report.notes.append(
+            "what was launched from it goes on with what it has imported: restart it"
+            " (patchkit status names it)"
+        )
     report.changed = recovered is not None or not planned.nothing_to_do
     report.notes += planned.work.notes
     report.notes += warnings
@@ -518,6 +561,8 @@ def _report(
         },
     )
     report.notes += session.notes
+    if command == "sync":
+        report.data["in_sync"] = planned is None or planned.nothing_to_do
     if planned is not None:
         report.notes += planned.notes
         if planned.left_out:

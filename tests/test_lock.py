@@ -19,6 +19,7 @@ import pytest
 
 from patchkit import lock
 from patchkit.errors import Fault, Locked, Refused
+from patchkit.here import started
 from patchkit.state import LOCK, NAME, STAGED, Home
 from tests.support.lab import ALPHA, STATE, Lab, Site, needs_tool
 
@@ -47,7 +48,7 @@ def held_by_nobody_known(home: Home, note: dict[str, Any] | bytes) -> Iterator[N
 
 def note_of(pid: int) -> dict[str, Any]:
     note: dict[str, Any] = json.loads(lock._note("apply"))
-    return {**note, "pid": pid, "started": lock._started(pid)}
+    return {**note, "pid": pid, "started": started(pid)}
 
 
 # --- who ---------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from patchkit.caches import cache_folder
 from patchkit.errors import PatchkitError, Refused, UsageError
-from patchkit.layers import cache_folder
 from patchkit.releases.archive import Archive
 from patchkit.releases.model import Damaged, Member, Unavailable, Wish, parse_asked
 from patchkit.releases.sources import Settings, known_versions, open_release

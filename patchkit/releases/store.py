@@ -17,8 +17,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
+from patchkit.caches import cache_folder
 from patchkit.errors import UsageError
-from patchkit.layers import cache_folder
 
 from .model import Listing, Member
 
