@@ -6,6 +6,7 @@ Owns the questions to ``/proc``; must not decide what follows from an answer.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 
 def where() -> list[str] | None:
@@ -26,6 +27,13 @@ def started(pid: int) -> str | None:
             return file.read().rpartition(b")")[2].split()[19].decode("ascii")
     except (OSError, IndexError):
         return None
+
+
+def me() -> dict[str, Any]:
+    """The process that asks, so that every host knows which one is meant: its id, its host,
+    this start of the host, and when it began there."""
+    pid = os.getpid()
+    return {"pid": pid, "host": host(), "where": where(), "started": started(pid)}
 
 
 def host() -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from .bytecode import drop_pycs, pycs_below
 from .errors import DriftError, Fault, PatchkitError, Refused, SymlinkedFolder
 from .fsio import NO_FOLDER, Root, digest, move_tree, remove_file
+from .here import me
 from .jit import is_compiled
 from .paths import folders_above, upper
 from .roots import Roots
@@ -65,6 +66,7 @@ def commit(
     journal: dict[str, Any] = {
         "schema": SCHEMA,
         "base": home.relative,
+        "by": me(),
         "command": command,
         "state": None,
         "make": work.make,

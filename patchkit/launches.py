@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from .errors import Locked, PatchkitError
 from .fsio import Root
-from .here import host, started, where
+from .here import host, me, where
 from .state import LAUNCH, LAUNCHES, MAX_NOTE, STATE, Home, read_own
 
 #: In the environment of what was launched: the name of its note.  A child that closed the
@@ -133,12 +133,8 @@ def write_note(
     if not home.exists():
         return None
     name = os.urandom(6).hex()
-    pid = os.getpid()
     value = {
-        "pid": pid,
-        "host": host(),
-        "where": where(),
-        "started": started(pid),
+        **me(),
         "since": time.time(),
         "mark": mark(home),
         "fingerprint": fingerprint,

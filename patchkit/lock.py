@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from .errors import Fault, Locked, PatchkitError, Refused
 from .fsio import Root, rewrite
-from .here import host, started, where
+from .here import me, started, where
 from .state import FOLDERS, GUARD, LAUNCH, LAUNCHES, LOCK, NAME, RESERVE, STATE, Home
 
 T = TypeVar("T")
@@ -229,9 +229,10 @@ def steady(
             else:
                 if (good is not None and good(found)) or home.mark() == mark:
                     return found
-        elif not _is_held(home) and home.mark() == mark:
+        elif not is_held(home) and home.mark() == mark:
             raise Refused(
-                f"a patchkit command on {home.base} was interrupted and is not finished",
+                f"a patchkit command on {home.base} was interrupted and is not finished"
+                f"{_begun_by(home)}",
                 code="interrupted",
                 hint="patchkit recover",
             )
@@ -242,7 +243,7 @@ def steady(
         time.sleep(_POLL)
 
 
-def _is_held(home: Home) -> bool:
+def is_held(home: Home) -> bool:
     """Whether a live process holds the lock.  Needs no write permission."""
     try:
         descriptor = os.open(f"{home.holder}/{LOCK}", _LOOK)
@@ -260,16 +261,17 @@ def _is_held(home: Home) -> bool:
 
 
 def _note(command: str) -> bytes:
-    pid = os.getpid()
-    note = {
-        "pid": pid,
-        "host": host(),
-        "command": command,
-        "since": time.time_ns(),
-        "where": where(),
-        "started": started(pid),
-    }
-    return json.dumps(note).encode()
+    return json.dumps({**me(), "command": command, "since": time.time_ns()}).encode()
+
+
+def _begun_by(home: Home) -> str:
+    """Who began what is not finished, as the journal says it."""
+    try:
+        journal = home.read_journal() or {}
+        by = journal["by"]
+        return f" ({journal['command']} by process {by['pid']} on {by['host']})"
+    except (OSError, PatchkitError, KeyError, TypeError):
+        return ""
 
 
 def holder(home: Home) -> str:

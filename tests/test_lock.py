@@ -183,7 +183,7 @@ def test_a_change_that_follows_another_is_not_taken_for_an_interrupted_one(
     """One ends between the look at its traces and the look at the lock, and the next begins."""
     staged = Path(home.holder) / STAGED
     staged.mkdir(parents=True)
-    real, looks = lock._is_held, []
+    real, looks = lock.is_held, []
 
     def next_begins(of: Home) -> bool:
         looks.append(real(of))
@@ -195,7 +195,7 @@ def test_a_change_that_follows_another_is_not_taken_for_an_interrupted_one(
         staged.rmdir()
         return True
 
-    monkeypatch.setattr(lock, "_is_held", next_begins)
+    monkeypatch.setattr(lock, "is_held", next_begins)
     assert lock.steady(home, 5, lambda: "seen") == "seen"
     assert len(looks) == 2
 

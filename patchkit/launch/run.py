@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from patchkit.errors import Locked, PatchkitError, UsageError
 from patchkit.launches import VARIABLE, Joined, join, write_note
+from patchkit.lock import holder, is_held
 from patchkit.processes import shown
 from patchkit.queries import verify_in
 from patchkit.session import Options, Report, Session
@@ -22,6 +23,9 @@ from patchkit.state import State
 
 from .kernels import own_folders
 from .profile import merged, placed
+
+_POLL = 0.05
+_WAIT = "wait for it to end, or give it longer with --lock-timeout SECONDS"
 
 
 class Wishes(NamedTuple):
@@ -56,6 +60,11 @@ def prepare(options: Options, command: Sequence[str], wishes: Wishes) -> Ready:
     if report.exit_code:
         return Ready(report)
     try:
+        if wishes.ensure and not wishes.bundles and state is None:
+            raise UsageError(
+                "--ensure has nothing to apply: no bundle is named, and none is applied",
+                hint="name what the launch relies on: --bundle NAME",
+            )
         notes = report.notes
         profiles = [] if state is None else [(e["name"], e["profile"]) for e in state["bundles"]]
         profiles += _not_needed(session, state, [one["name"] for one in report.data["upstream"]])
@@ -136,8 +145,10 @@ def _verified(options: Options, wishes: Wishes) -> tuple[Session, Report, State 
         mark = session.home.mark()
         report, state = verify_in(session, "run", wishes.bundles)
         if report.exit_code and not ensured:
-            notes += _apply(options, wishes.bundles or _names(state))
-            ensured = True
+            applied = _apply(session, wishes.bundles or _names(state), deadline)
+            if applied is not None:
+                notes += applied
+                ensured = True
             continue
         report.notes[:0] = notes
         if report.exit_code or wishes.dry_run:
@@ -157,14 +168,34 @@ def _names(state: State | None) -> tuple[str, ...]:
     return () if state is None else tuple(entry["name"] for entry in state["bundles"])
 
 
-def _apply(options: Options, names: Sequence[str]) -> list[str]:
-    """Apply what is missing, or was taken away; what to say of it."""
+def _apply(session: Session, names: Sequence[str], deadline: float) -> list[str] | None:
+    """Apply what is missing, or was taken away; what to say of it.
+
+    Of many that are launched at once, on many hosts, one applies.  The others do not queue for
+    the lock to find nothing to do: they wait until it is free and are to verify again (None).
+    """
     from patchkit.workflow import apply, recover
 
-    if not names:
-        report = recover(options)
-        return [*report.notes, "recovered first"] if report.data["recovered"] else report.notes
-    report = apply(options, names)
+    options = session.options
+    while is_held(session.home):
+        if time.monotonic() >= deadline:
+            raise Locked(f"the environment is held by {holder(session.home)}", hint=_WAIT)
+        time.sleep(_POLL)
+        if not is_held(session.home):
+            return None
+    patience, options.lock_timeout = options.lock_timeout, 0.0
+    try:
+        if names:
+            report = apply(options, names)
+        else:
+            report = recover(options)
+            return [*report.notes, "recovered first"] if report.data["recovered"] else report.notes
+    except Locked as error:
+        if error.code != "locked" or time.monotonic() >= deadline:
+            raise
+        return None
+    finally:
+        options.lock_timeout = patience
     count = len(report.data["files"])
     said = f"applied first: {', '.join(names)} ({count} file{'s' * (count != 1)} changed)"
     return [*report.notes, said] if report.changed else report.notes
