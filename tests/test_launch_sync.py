@@ -91,8 +91,8 @@ def test_it_puts_back_what_a_reinstall_took_away(lab: Lab, project: Path) -> Non
     wanted(project, "a", "b")
     sync(lab, site, project)
     lab.install(site, ACME, options=["--reinstall"])
-    assert lab.run(site, "verify", check=1)
-    assert sync(lab, site, project, "--check", check=1)
+    lab.run(site, "verify", check=1)
+    sync(lab, site, project, "--check", check=1)
     sync(lab, site, project)
     lab.run(site, "verify", "a", "b")
 
@@ -199,8 +199,8 @@ def test_the_nearest_table_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("bundels = []", "did you mean 'bundles'?"),
-        ("bundles = []\npyton = 'x'", "did you mean 'python'?"),
+        ("bundels = []", 'did you mean "bundles"?'),
+        ("bundles = []\npyton = 'x'", 'did you mean "python"?'),
         ("bundles = 'a'", "tool.patchkit.bundles: it must hold names"),
         ("bundles = [1]", "tool.patchkit.bundles: it must hold names"),
         ("bundles = ['a', 'a']", "a stands there twice"),
