@@ -295,7 +295,8 @@ def refusal(home: Home) -> Locked:
 
 def running(home: Home) -> list[dict[str, Any]]:
     """Who was launched and is still there: by the notes, and where one could not be written by
-    what the kernel says of the locks.  ``restart``: it was launched with another state."""
+    what the kernel says of the locks.  ``here``: its process ids mean something to this host;
+    ``restart``: it was launched with another state."""
     from .processes import describe, lockers
 
     found = notes(home)
@@ -305,6 +306,7 @@ def running(home: Home) -> list[dict[str, Any]]:
         {
             "pid": note.pid,
             "host": note.host,
+            "here": note.is_here,
             "since": note.since,
             "command": note.command,
             "fingerprint": note.fingerprint,
@@ -315,7 +317,7 @@ def running(home: Home) -> list[dict[str, Any]]:
         for note in found
         if note.name in alive
     ]
-    known = {pid for one in out for pid in one["processes"] if one["host"] == host()}
+    known = {pid for one in out for pid in one["processes"] if one["here"]}
     changed = changed_at(home)
     for pid in sorted(lockers([home.holder, f"{home.holder}/{LAUNCH}"]) - known - {os.getpid()}):
         process = describe(pid)
@@ -324,6 +326,7 @@ def running(home: Home) -> list[dict[str, Any]]:
                 {
                     "pid": pid,
                     "host": host(),
+                    "here": True,
                     "since": process.since,
                     "command": process.command,
                     "fingerprint": None,
@@ -347,7 +350,7 @@ def changed_at(home: Home) -> float:
 def described(one: dict[str, Any]) -> str:
     """One of :func:`running` in a line."""
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["since"]))
-    elsewhere = f" on {one['host']}" if one["host"] != host() else ""
+    elsewhere = f" on {one['host']}" if one["host"] != host() or not one["here"] else ""
     count = len(one["processes"])
     more = f", {count} processes" if count > 1 else ""
     return f"process {one['pid']}{elsewhere} since {at}{more}: {one['command']}"

@@ -24,7 +24,7 @@ def servers(session: Session) -> tuple[list[dict[str, Any]], bool]:
     """
     home, env = session.home, session.env
     found = running(home)
-    known = {pid for one in found for pid in one["processes"] if one["host"] == host()}
+    known = {pid for one in found for pid in one["processes"] if one["here"]}
     prefix = None
     if env.python is not None:
         prefix = os.path.dirname(os.path.dirname(env.python))
@@ -35,7 +35,7 @@ def servers(session: Session) -> tuple[list[dict[str, Any]], bool]:
     for process in processes:
         top = _top(process, by_pid, known)
         if top in known:
-            owner = next(one for one in found if top in one["processes"])
+            owner = next(one for one in found if one["here"] and top in one["processes"])
             owner["processes"] = sorted({*owner["processes"], process.pid})
         else:
             trees.setdefault(top, []).append(process)
@@ -46,6 +46,7 @@ def servers(session: Session) -> tuple[list[dict[str, Any]], bool]:
             {
                 "pid": top,
                 "host": host(),
+                "here": True,
                 "since": first.since,
                 "command": first.command,
                 "fingerprint": None,
