@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchkit.manifest import parse_manifest, select_variant
 from tests import releases
 from tests.releases import FLASHINFER, ROOT, SGLANG
 
@@ -109,10 +110,12 @@ def fusion_in_many_files(work: Path) -> Case:
 
 def _fusion(work: Path, key: str, title: str, tree: Path) -> Case:
     """The bundle's patches for these releases, with their paths as the wheels have them."""
-    manifest = (ROOT / "manifests" / "sm120-fusion.toml").read_text(encoding="utf-8")
+    manifest = (ROOT / "manifests" / "sm120-fusion.toml").read_bytes()
+    installed = dict([SGLANG, FLASHINFER])
     patches, files = [], set()
-    for name in re.findall(r'"(sm120-fusion/[^"]+\.patch)"', manifest):
-        if "/sglang-0.5.9/" in name or "/flashinfer-" in name:
+    for target in parse_manifest(manifest, "sm120-fusion").targets:
+        variant = select_variant(target, installed[target.distribution])
+        for name in () if variant is None else variant.patches:
             data = (ROOT / "patches" / name).read_bytes()
             path = work / "patches" / name.replace("/", "-")
             path.parent.mkdir(exist_ok=True)

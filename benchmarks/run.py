@@ -36,6 +36,8 @@ ROUNDS = {"a": 15, "b": 7, "c": 7, "d": 5, "e": 15, "f": 5, "g": 5, "h": 7}
 SECONDS = 45.0
 
 VERIFY_LIMIT = 1.3
+RUN_LIMIT = 1.5
+GUARD_LIMIT = 10.0
 CHANGE_LIMIT = 2.0
 MEMORY_LIMIT = 64 * MIB
 INPUT_LIMIT = 3
@@ -142,6 +144,11 @@ def _patchkit(*arguments: str) -> Step:
     return command
 
 
+def _run(case: Case, tree: Path) -> list[str]:
+    patchkit = [sys.executable, "-m", "patchkit", "--root", str(tree)]
+    return [*patchkit, "run", "--bundle", case.bundle, "--", "true"]
+
+
 def _git_apply(case: Case, tree: Path) -> list[str]:
     return ["git", "apply", "-p1", *map(str, case.patches)]
 
@@ -178,6 +185,7 @@ def tools() -> list[Tool]:
             {
                 "apply": _patchkit("apply"),
                 "verify": _patchkit("verify"),
+                "run": _run,
                 "revert": _patchkit("revert"),
             },
         ),
@@ -225,10 +233,14 @@ def run_case(
         for name, command in starts.items():
             results.runs[case.key, "start", name].append(measure(command, home, env))
         slow = {tool.name for tool in present if results.seconds(case.key, tool.name) > SECONDS}
-        for step in ("apply", "verify", "revert"):
+        for step in ("apply", "verify", "run", "revert"):
             for tool in present:
                 if step not in tool.steps or tool.name in slow:
                     continue
+                if step == "run":
+                    if case.key not in "ae":
+                        continue
+                    _measure_starts(case, trees[tool.name], home, env, results)
                 tree = trees[tool.name]
                 command = tool.steps[step](case, tree)
                 results.runs[case.key, step, tool.name].append(measure(command, tree, env))
@@ -241,6 +253,19 @@ def run_case(
         progress(f"  round {number + 1}/{rounds}")
     for tree in trees.values():
         shutil.rmtree(tree)
+
+
+def _measure_starts(
+    case: Case, tree: Path, home: Path, env: Mapping[str, str], results: Results
+) -> None:
+    """``true`` by itself, and Python with a site directory that has the guard and has it not."""
+    results.runs[case.key, "start", "true"].append(measure(["true"], home, env))
+    start = [sys.executable, "-c", f"import site; site.addsitedir({str(tree)!r})"]
+    for name, action in (("with guard", "install"), ("without guard", "uninstall")):
+        command = [sys.executable, "-m", "patchkit", "--root", str(tree), "guard", action]
+        measure(command, home, env)
+        measure(start, home, env)  # byte-code of the guard
+        results.runs[case.key, "start", name].append(measure(start, home, env))
 
 
 def progress(text: str) -> None:
@@ -260,7 +285,7 @@ def table(cases: Sequence[Case], results: Results) -> list[str]:
         "| --- | --- | --- | ---: | ---: | ---: | --- | ---: |",
     ]
     for case in cases:
-        for step in ("start", "apply", "verify", "revert"):
+        for step in ("start", "apply", "verify", "run", "revert"):
             base = results.median(case.key, "start" if step == "verify" else step, reference(step))
             for key, runs in results.runs.items():
                 if key[:2] != (case.key, step):
@@ -303,6 +328,7 @@ def targets(cases: Sequence[Case], results: Results) -> list[Target]:
         assert checked and click and python
         verify[key] = checked
         if key in "ae":
+            found += _launch_targets(key, results, checked)
             text = f"({key}) verify, CPU over that of `python -c 'import click'`"
             found.append(Target(text, VERIFY_LIMIT, checked.cpu / click.cpu, "×"))
         else:
@@ -324,6 +350,28 @@ def targets(cases: Sequence[Case], results: Results) -> list[Target]:
         text = "verify in (e), CPU over that in (a): the same within the noise of 10 %"
         found.append(Target(text, 1.1, verify["e"].cpu / verify["a"].cpu, "×"))
     return found
+
+
+def _launch_targets(key: str, results: Results, verify: Cost) -> list[Target]:
+    run = results.median(key, "run", "patchkit")
+    true, with_guard, without = (
+        results.median(key, "start", name) for name in ("true", "with guard", "without guard")
+    )
+    assert run and true and with_guard and without
+    return [
+        Target(
+            f"({key}) run, CPU that it adds to a launch over that of verify",
+            RUN_LIMIT,
+            (run.cpu - true.cpu) / verify.cpu,
+            "×",
+        ),
+        Target(
+            f"({key}) the guard, CPU that it adds to the start of an interpreter",
+            GUARD_LIMIT,
+            (with_guard.cpu - without.cpu) * 1e3,
+            "ms",
+        ),
+    ]
 
 
 def target_table(found: Sequence[Target]) -> list[str]:

@@ -434,7 +434,8 @@ def _change(
                 if planned.nothing_to_do:
                     break
                 work, state = planned.work, planned.state
-                claim.take(own, forced=session.options.while_running)
+                if edited is NOTHING:  # else the files stay as they are
+                    claim.take(own, forced=session.options.while_running)
                 try:
                     warnings = commit(own, home, roots, work, state, signals.check, command)
                     break
