@@ -2,7 +2,7 @@
 
 In a ``console`` block a line that begins with ``$`` is a command; the lines up to the next
 one are what it prints.  ``…`` stands for any text in a line, and alone on a line for any
-lines.  All blocks of the README run in order, as one person's session.
+lines.  All blocks of a document run in order, as one person's session.
 """
 
 from __future__ import annotations
@@ -111,8 +111,9 @@ def test_the_comparison_itself(expected: tuple[str, ...], printed: str, same: bo
     assert (unlike(expected, printed) is None) == same
 
 
-def test_every_command_of_the_readme_prints_what_the_readme_says(
-    make_venv: MakeVenv, home: Path, child_env: dict[str, str]
+@pytest.mark.parametrize("document", ["README.md", "docs/launch.md"])
+def test_every_command_that_is_shown_prints_what_is_said(
+    document: str, make_venv: MakeVenv, home: Path, child_env: dict[str, str]
 ) -> None:
     venv = make_venv()
     (home / "sglang-env").symlink_to(venv)
@@ -126,7 +127,7 @@ def test_every_command_of_the_readme_prints_what_the_readme_says(
         "--- a/python/sglang/version.py\n+++ b/python/sglang/version.py\n"
         f"@@ -1 +1,2 @@\n+# a fix\n {first}\n"
     )
-    commands = list(shown(ROOT / "README.md"))
+    commands = list(shown(ROOT / document))
     assert len(commands) > 8
     wrong = []
     for item in commands:
@@ -146,9 +147,9 @@ def test_every_command_of_the_readme_prints_what_the_readme_says(
             check=False,
         )
         difference = unlike(item.output, done.stdout)
-        if difference is not None or (done.returncode and "echo $?" not in item.command):
+        if difference is not None or (done.returncode and "$?" not in item.command):
             wrong.append(
-                f"README.md:{item.line}: $ {item.command}\n  not printed: {difference}\n"
+                f"{document}:{item.line}: $ {item.command}\n  not printed: {difference}\n"
                 f"  exit code {done.returncode}, printed:\n{done.stdout}"
             )
     assert not wrong, "\n".join(wrong)
