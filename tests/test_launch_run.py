@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 
 from patchkit.errors import UsageError
+from patchkit.launch import run as launch
 from patchkit.launch.profile import merged, placed
+from patchkit.session import Options
 from tests.conftest import Installed
 from tests.support.lab import (
     ACME,
@@ -361,10 +363,14 @@ def test_kernels_of_patched_files_have_a_folder_of_their_own(
     assert first.startswith(f"{home}/.cache/patchkit/jit/")
     lab.run(site, "revert", "tree")
     assert environment(lab, site)[key] == first
-    lab.run(site, "apply", "other")
-    second = environment(lab, site)[key]
-    lab.run(site, "revert", "other")
-    assert environment(lab, site)[key] == first != second
+    keys = {first}
+    for edit in (BETA, ("acme/alpha.py", "    first_3 = 3\n", "    first_3 = 30\n")):
+        lab.bundle("more", {"acme": lab.edit(edit)})
+        lab.run(site, "apply", "more")
+        keys.add(environment(lab, site)[key])
+        lab.run(site, "revert", "more")
+        assert environment(lab, site)[key] == first
+    assert len(keys) == 3
 
 
 def test_a_cache_that_the_user_named_is_left_unless_asked(lab: Lab, site: Site) -> None:
@@ -530,6 +536,25 @@ def test_a_launch_waits_for_a_change_under_way(lab: Lab, site: Site) -> None:
         assert process.communicate()[0] == b"on\n"
     finally:
         os.close(descriptor)
+
+
+def test_a_change_between_the_look_and_the_lock_is_looked_at_again(
+    lab: Lab, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.run(site, "apply", "b")
+    real, calls = launch.join, []
+
+    def join(*args: Any) -> Any:
+        if not calls:
+            lab.run(site, "revert", "b")  # somebody else, after all was well
+        calls.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(launch, "join", join)
+    options = Options(root=str(site.root), bundles=str(lab.bundles), environ=lab.child_env)
+    ready = launch.prepare(options, ["true"], launch.Wishes(bundles=("b",)))
+    assert len(calls) == 1 and ready.joined.descriptors == []
+    assert [one["kind"] for one in ready.report.data["problems"]] == ["missing-bundle"]
 
 
 def test_on_a_read_only_root_as_an_unprivileged_user(lab: Lab, site: Site) -> None:
