@@ -30,7 +30,6 @@ from tests.support.lab import (
 )
 
 pytest_plugins = ("tests.support.fixtures",)
-pytestmark = pytest.mark.slow  # about hosts, not about the interpreter
 
 HOSTS = 6
 #: Says what its host sees of the patched file, and stays until it is told to end.

@@ -21,6 +21,7 @@ import pytest
 from patchkit.errors import UsageError
 from patchkit.launch import run as launch
 from patchkit.launch.profile import merged, placed
+from patchkit.launches import join
 from patchkit.session import Options
 from tests.conftest import Installed
 from tests.support.lab import (
@@ -542,15 +543,15 @@ def test_a_change_between_the_look_and_the_lock_is_looked_at_again(
     lab: Lab, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.run(site, "apply", "b")
-    real, calls = launch.join, []
+    calls: list[Any] = []
 
-    def join(*args: Any) -> Any:
+    def changed_first(*args: Any) -> Any:
         if not calls:
             lab.run(site, "revert", "b")  # somebody else, after all was well
         calls.append(args)
-        return real(*args)
+        return join(*args)
 
-    monkeypatch.setattr(launch, "join", join)
+    monkeypatch.setattr(launch, "join", changed_first)
     options = Options(root=str(site.root), bundles=str(lab.bundles), environ=lab.child_env)
     ready = launch.prepare(options, ["true"], launch.Wishes(bundles=("b",)))
     assert len(calls) == 1 and ready.joined.descriptors == []

@@ -18,7 +18,6 @@ from tests.support.lab import Lab, Site, git_diff
 from tests.support.wheels import pip_install, uv
 
 pytest_plugins = ("tests.support.fixtures",)
-pytestmark = pytest.mark.slow  # about tools, not about the interpreter
 
 OLD, NEW = ("six", "1.16.0"), ("six", "1.17.0")
 FIX = "\n\ndef patched():\n    return True\n"
