@@ -254,8 +254,11 @@ def test_a_checkout_is_no_place_for_it(lab: Lab) -> None:
 
 
 def test_it_stands_without_patchkit_in_any_python(make_venv: MakeVenv, cli: Cli) -> None:
-    """The environment has no patchkit; nothing is imported that a start does not import."""
+    """The environment has no patchkit; nothing is imported that a start does not import, with
+    whatever ``.pth`` file there is."""
     venv = make_venv()
+    (site,) = venv.glob("lib/python*/site-packages")
+    (site / "other.pth").write_text("# nothing\n")
     cli("--python", venv, "apply", "sm120-fusion")
     loaded = []
     for _ in range(2):

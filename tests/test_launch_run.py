@@ -350,6 +350,7 @@ def test_arguments_without_a_place() -> None:
 # --- kernels -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # about what is built where
 def test_kernels_of_patched_files_have_a_folder_of_their_own(
     lab: Lab, site: Site, home: Path
 ) -> None:
@@ -390,6 +391,7 @@ def test_without_a_home_folder_it_is_said(lab: Lab, site: Site) -> None:
     assert "TRITON" not in result.stdout and "no home folder" in result.stderr
 
 
+@pytest.mark.slow  # about what is built where
 def test_flashinfer_s_own_module_puts_its_kernels_there(
     installed: Installed, lab: Lab, home: Path
 ) -> None:
@@ -512,6 +514,7 @@ def test_a_worker_that_closed_what_it_inherited_counts_as_well(lab: Lab, site: S
     lab.run(site, "revert", "b")
 
 
+@pytest.mark.slow  # many launches
 def test_notes_of_those_that_are_gone_do_not_pile_up(lab: Lab, site: Site) -> None:
     lab.run(site, "apply", "b")
     for _ in range(12):

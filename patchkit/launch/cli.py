@@ -6,7 +6,7 @@ import click
 
 from patchkit.console import Settings, finish
 from patchkit.errors import UsageError
-from patchkit.options import common_options, complete_applied, dry_run_option, while_running_option
+from patchkit.options import common_options, complete_bundle, dry_run_option, while_running_option
 
 
 @click.command(
@@ -18,7 +18,7 @@ from patchkit.options import common_options, complete_applied, dry_run_option, w
     "bundles",
     multiple=True,
     metavar="BUNDLE",
-    shell_complete=complete_applied,
+    shell_complete=complete_bundle,
     help="A bundle that the launch relies on; may be given more than once.",
 )
 @click.option("--ensure", is_flag=True, help="Apply first what is missing or was taken away.")
