@@ -126,6 +126,7 @@ class Locked(PatchkitError):
 
     exit_code = 5
     code = "locked"
+    usual_hint = "wait for it to end, or give it longer with --lock-timeout SECONDS"
 
 
 class Interrupted(PatchkitError):

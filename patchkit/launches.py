@@ -35,7 +35,6 @@ _BUSY = (errno.EAGAIN, errno.EACCES)
 _ASIDE = ".new"
 #: So many notes may lie there before a launch looks which of them are of the dead.
 _MANY = 8
-_WAIT = "wait for it to end, or give it longer with --lock-timeout SECONDS"
 
 
 class Note(NamedTuple):
@@ -90,7 +89,7 @@ def join(home: Home, timeout: float) -> Joined:
                 descriptor = _open(home, path)
                 while descriptor is not None and not _flock(descriptor, fcntl.LOCK_SH):
                     if time.monotonic() >= deadline:
-                        raise Locked("a change of the environment is under way", hint=_WAIT)
+                        raise Locked("a change of the environment is under way")
                     time.sleep(_POLL)
             except OSError as error:
                 why = error.strerror or str(error)

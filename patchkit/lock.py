@@ -33,7 +33,6 @@ _TRIES = 20
 # Whatever stands in the lock's place must not be waited for.
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _HIDDEN = (".nfs", ".fuse_hidden")
-_WAIT = "wait for it to end, or give it longer with --lock-timeout SECONDS"
 
 
 # -- writers ----------------------------------------------------------------------------
@@ -95,8 +94,7 @@ def take_sources(path: str, timeout: float, check: Callable[[], None]) -> int | 
             if waited >= timeout:
                 raise Locked(
                     f"the sources in {path} are held by another process: they are changed from"
-                    " another environment",
-                    hint=_WAIT,
+                    " another environment"
                 )
             time.sleep(min(_POLL, timeout - waited))
     except BaseException:
@@ -127,7 +125,7 @@ def _acquire(root: Root, home: Home, timeout: float, check: Callable[[], None]) 
             if again and waited < max(timeout, _GRACE):
                 continue
         if waited >= timeout:
-            raise Locked(f"the environment is held by {holder(home)}", hint=_WAIT)
+            raise Locked(f"the environment is held by {holder(home)}")
         time.sleep(min(_POLL, timeout - waited))
 
 
@@ -237,9 +235,7 @@ def steady(
                 hint="patchkit recover",
             )
         if time.monotonic() >= deadline:
-            raise Locked(
-                f"a change is under way: the environment is held by {holder(home)}", hint=_WAIT
-            )
+            raise Locked(f"a change is under way: the environment is held by {holder(home)}")
         time.sleep(_POLL)
 
 

@@ -25,7 +25,6 @@ from .kernels import own_folders
 from .profile import merged, placed
 
 _POLL = 0.05
-_WAIT = "wait for it to end, or give it longer with --lock-timeout SECONDS"
 
 
 class Wishes(NamedTuple):
@@ -179,7 +178,7 @@ def _apply(session: Session, names: Sequence[str], deadline: float) -> list[str]
     options = session.options
     while is_held(session.home):
         if time.monotonic() >= deadline:
-            raise Locked(f"the environment is held by {holder(session.home)}", hint=_WAIT)
+            raise Locked(f"the environment is held by {holder(session.home)}")
         time.sleep(_POLL)
         if not is_held(session.home):
             return None
