@@ -81,6 +81,7 @@ def commit(
     warnings: list[str] = []
     try:
         preflight(roots, work)
+        _remove_unnamed(own, home.read_state())
         journal["operations"] = stage(own, roots, work, check)
         if state is not None:  # only now, since staging shows which modes can be kept
             new_state = render(state)
@@ -294,8 +295,27 @@ def _outside(home: Home, journal: dict[str, Any]) -> list[str]:
 
 
 def _clean(own: Root, home: Home) -> None:
-    """Forget: remove what the state does not name, the journal, and last the mark."""
+    """Forget: remove the journal, what the state does not name, and last the mark."""
     state = home.read_state()
+    # The journal goes first: it tells what was never swapped in by what still waits.
+    own.unlink(JOURNAL)
+    own.sync_folder(NAME)
+    _remove_unnamed(own, state)
+    for folder in FOLDERS:
+        if folder != STAGED:
+            own.rmdir(folder)
+    own.unlink(f"{STATE}.new")
+    own.unlink(f"{JOURNAL}.new")
+    own.rmdir(STAGED)
+    own.sync_folder(NAME)
+
+
+def _remove_unnamed(own: Root, state: State | None) -> None:
+    """Remove the files of the folders that the state does not name.
+
+    No folder is synced for it: a power cut may bring some back, whole or not.  So it is done
+    before a change is staged, too, which takes what it finds there for its own.
+    """
     keep: dict[str, set[str]] = {folder: set() for folder in FOLDERS}
     if state is not None:
         for entry in state["files"]:
@@ -310,19 +330,10 @@ def _clean(own: Root, home: Home) -> None:
                 keep[BLOBS].add(bundle["manifest"])
             for variant in bundle["variants"]:
                 keep[BLOBS].add(variant["pack"])
-    # The journal goes first: it tells what was never swapped in by what still waits.
-    own.unlink(JOURNAL)
-    own.sync_folder(NAME)
     for folder in FOLDERS:
         for name in own.names(folder):
             if name not in keep[folder]:
                 own.unlink(f"{folder}/{name}")
-        if folder != STAGED:
-            own.rmdir(folder)
-    own.unlink(f"{STATE}.new")
-    own.unlink(f"{JOURNAL}.new")
-    own.rmdir(STAGED)
-    own.sync_folder(NAME)
 
 
 # -- backwards --------------------------------------------------------------------------

@@ -379,7 +379,7 @@ def _pristine_status(own: Root, change: Change) -> os.stat_result | None:
 
 def _put_blob(own: Root, name: str, data: bytes, unsynced: Unsynced, *, mode: int = 0o644) -> None:
     """Keep bytes under their digest.  One that is there is named by the state, and whole:
-    what an interrupted command left was removed before."""
+    anything else was removed before."""
     path = f"{BLOBS}/{name}"
     if own.lstat(path) is None:
         own.create(path, data, mode, unsynced=unsynced)

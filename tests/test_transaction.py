@@ -768,3 +768,21 @@ def test_a_folder_that_is_made_again_has_its_mode_and_owner(
             before.st_uid,
             before.st_gid,
         )
+
+
+def test_what_a_power_cut_brings_back_is_in_no_ones_way(site: Path) -> None:
+    """Removals beside the record are not synced: a second name, or a part of a blob, may be
+    there again, and is not taken for what the next change keeps."""
+    before = tree(site)
+    apply(site, "one")
+    kept = [path.relative_to(site) for path in (site / ".patchkit").glob("*/*") if path.is_file()]
+    assert {path.parts[1] for path in kept} >= {"pristine", "blobs"}
+    revert(site)
+    for command in (apply, revert):
+        for path in kept:
+            if not (site / path).exists():
+                (site / path).parent.mkdir(parents=True, exist_ok=True)
+                (site / path).write_bytes(b"half of i")
+        command(site, *(["one"] if command is apply else []))
+        verify_all(site)
+    assert tree(site) == before and not (site / ".patchkit").exists()
