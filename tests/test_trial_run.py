@@ -230,6 +230,26 @@ def test_a_bundle_that_does_not_apply_is_refused_before_anything_is_written(
     assert [one["status"] for one in records(lab)] in ([], ["failed"])
 
 
+def test_a_ledger_that_cannot_be_written_leaves_no_trial_behind(lab: Lab, site: Site) -> None:
+    before = site.picture()
+    (lab.base / "file").write_text("in the way")
+    base = ("run", "--trials", lab.base / "file", "--name", "t", "--bundle", "b", "--", "true")
+    trial(lab, site, *base, check=4)
+    assert site.differences(before) == []
+
+
+def test_a_full_ledger_does_not_keep_the_environment_from_being_put_back(
+    lab: Lab, site: Site
+) -> None:
+    before = site.picture()
+    ledger = lab.bundles / "trials"
+    away = f"import os; os.rename({str(ledger)!r}, {str(lab.base / 'away')!r});"
+    away += f" open({str(ledger)!r}, 'w')"
+    base = ("run", "--name", "t", "--bundle", "b", "--", sys.executable, "-c", away)
+    trial(lab, site, *base, check=4)
+    assert site.differences(before) == []
+
+
 def test_drift_is_refused_and_nothing_is_recorded(lab: Lab, site: Site) -> None:
     lab.run(site, "apply", "b")
     (site / "acme/alpha.py").write_text("by hand\n")
@@ -317,7 +337,7 @@ def test_a_server_that_becomes_ready_late_is_measured_and_ended(
         *(lab, site, "run", "--name", "t", "--bundle", "b", "--ready-url", url),
         *("--measure", f'{sys.executable} -c "{ask}"', "--metric", r"speed=speed (\d+)"),
         *("--grace", "0.3" if stubborn else "20", "--", sys.executable, "-c", code),
-        *(tmp_path / "pid", tmp_path / "port", *(["ignore"] if stubborn else [])),
+        *(str(tmp_path / "pid"), str(tmp_path / "port"), *(["ignore"] if stubborn else [])),
     )
     (run,) = record(lab)["runs"]
     assert run["values"] == {"speed": 42.0} and run["exit"] == 0
@@ -379,7 +399,8 @@ def under_way(
     pipe = lab.folder("pipe") / "pipe"
     os.mkfifo(pipe)
     command = lab.command(
-        *(site, "trial", "run", "--name", "t", "--bundle", "b", "--grace", "5", *args),
+        site,
+        *("trial", "run", "--name", "t", "--bundle", "b", "--grace", "5", *args),
         *("--", sys.executable, "-c", code, str(pipe)),
     )
     process = subprocess.Popen(
@@ -406,6 +427,7 @@ def test_while_a_trial_lives_no_other_command_changes_the_environment(lab: Lab, 
         for args in (
             *(("apply", "other"), ("revert", "--all"), ("recover",), ("apply", "-n", "other")),
             ("trial", "run", "--name", "u", "--bundle", "other", "--", "true"),
+            ("run", "--bundle", "b", "--", "true"),
         ):
             done = lab.run(site, *args, check=5)
             assert f"trial t of process {process.pid}" in done.stderr, args

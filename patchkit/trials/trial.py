@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 from patchkit import ongoing
-from patchkit.errors import Interrupted, PatchkitError, Refused
+from patchkit.errors import Fault, Interrupted, PatchkitError, Refused
 from patchkit.fsio import Root, open_log
 from patchkit.launch.kernels import own_folders
 from patchkit.launch.profile import placed
@@ -25,7 +25,7 @@ from patchkit.processes import shown
 from patchkit.queries import verify_in
 from patchkit.recording import blobs
 from patchkit.series import Chosen
-from patchkit.session import Options, Report, Session
+from patchkit.session import Options, Report, Session, translate
 from patchkit.signals import Held, held
 from patchkit.state import State
 from patchkit.verify import verify_recorded
@@ -196,7 +196,11 @@ class _Course:
             self._notes += [note for note in one.notes if note not in self._notes]
         descriptor = begin_trial(self._session, self._signals, self._begin)
         try:
-            self._ledger.write(self._trial)
+            try:
+                self._ledger.write(self._trial)
+            except BaseException:
+                end_trial(self._session, _Patient())
+                raise
             try:
                 self._runs()
             except BaseException as error:
@@ -336,7 +340,12 @@ class _Course:
                 self._notes.append(f"the environment is not as before the trial: {why}")
                 self._exit = self._exit or 1
             self._notes += [note for note in report.notes if note not in self._notes]
-            self._finish(status)
+            try:
+                self._finish(status)
+            except OSError as error:
+                # What is not recorded is lost; what is applied must not be left as it is for it.
+                self._notes.append(f"the record could not be written: {translate(error).message}")
+                self._exit = self._exit or Fault.exit_code
             end_trial(self._session, options.signals)
         except PatchkitError as error:
             error.detail = (
