@@ -276,9 +276,9 @@ class _Runner:
         from urllib.error import URLError
         from urllib.request import ProxyHandler, build_opener
 
-        opener = build_opener(ProxyHandler({}))
+        ask = build_opener(ProxyHandler({})).open  # a server under test is behind no proxy
         while not self._stop_asking.is_set():
-            with suppress(URLError, OSError, ValueError), opener.open(url, timeout=_ANSWER) as got:
+            with suppress(URLError, OSError, ValueError), ask(url, timeout=_ANSWER) as got:
                 if 200 <= got.status < 300:
                     self._is_ready.set()
                     self._signals.wake_up()
