@@ -403,7 +403,10 @@ def choose_for_trial(session: Session, names: Sequence[str], *, only: bool) -> l
     """The set that a trial wants: what is applied with these bundles in it, or with ``only``
     these and what they require.  Nothing is written."""
     choice = _Choice(session, names, Way(), only=only)
-    return choice.wanted(session.home.read_state())
+    chosen = choice.wanted(session.home.read_state())
+    for name, reason in choice.without.items():
+        session.notes.append(f"{name} has nothing to do here ({reason}), and is no part of the set")
+    return chosen
 
 
 def begin_trial(

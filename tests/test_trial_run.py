@@ -361,6 +361,25 @@ def test_a_server_that_is_never_ready_is_ended_and_the_run_failed(
     assert gone(tmp_path / "pid") and site.differences(before) == []
 
 
+def test_a_terminal_shows_how_long_a_server_loads(lab: Lab, site: Site) -> None:
+    ours, theirs = os.openpty()
+    command = lab.command(
+        site,
+        *("trial", "run", "--name", "t", "--ready-pattern", "x", "--ready-timeout", "2.5"),
+        *("--", "sleep", "1000"),
+    )
+    process = subprocess.Popen(command, env=lab.child_env, stdin=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    try:
+        while b"not ready yet, 1 s of 2 s" not in seen:
+            seen += os.read(ours, 4096)
+    finally:
+        process.terminate()
+        assert process.wait() in (124, 143)
+        os.close(ours)
+
+
 def test_a_server_that_ends_before_it_is_ready_has_failed(lab: Lab, site: Site) -> None:
     base = ("run", "--name", "t", "--ready-pattern", "x", "--measure", "true", "--")
     done = trial(lab, site, *base, "sh", "-c", "echo oom; exit 0", check=1)
@@ -435,6 +454,8 @@ def test_while_a_trial_lives_no_other_command_changes_the_environment(lab: Lab, 
         assert status["trial"]["pid"] == process.pid and status["problems"] == []
         assert "trial: t, of process" in lab.run(site, "status").stdout
         lab.run(site, "verify", "b")
+        for args in (("verdict", "t", "win"), ("rm", "t")):
+            assert "--force" in trial(lab, site, *args, check=3).stderr
         let_go(pipe)
         assert process.wait() == 0
     assert site.differences(before) == []
@@ -534,6 +555,8 @@ def test_another_trial_finishes_the_one_that_died(lab: Lab, site: Site) -> None:
         "t": "interrupted",
         "second": "finished",
     }
+    second = next(one for one in records(lab) if one["name"] == "second")
+    assert [one["name"] for one in second["sets"]["candidate"]["bundles"]] == ["other"]
 
 
 def test_a_dead_trial_is_finished_though_bundles_and_ledger_are_gone(lab: Lab, site: Site) -> None:
@@ -653,6 +676,13 @@ def test_the_commands_of_the_ledger(lab: Lab, site: Site, tmp_path: Path) -> Non
     trial(lab, site, "rm", "one", "two")
     assert trial(lab, site, "list").stdout == "no trials\n"
     trial(lab, site, "show", "one", check=3)
+
+
+def test_a_trial_whose_environment_is_gone_is_removed_by_force(lab: Lab, site: Site) -> None:
+    with dead(lab, site):
+        shutil.rmtree(site.root)
+    trial(lab, lab.site(), "rm", "t", "--force")
+    assert records(lab) == []
 
 
 def test_the_ledger_is_where_it_is_named(lab: Lab, site: Site, tmp_path: Path) -> None:

@@ -327,6 +327,26 @@ def _wanted(patterns: tuple[str, ...], queries: tuple[str, ...], files: tuple[st
     )
 
 
+def _force_option(command: F) -> F:
+    return click.option(
+        "--force",
+        is_flag=True,
+        help="Even of a trial that is under way as its record says: its environment may be gone.",
+    )(command)
+
+
+def _not_running(found: Trial, *, force: bool) -> None:
+    """A trial that is under way writes its record again, and what was written meanwhile is
+    lost."""
+    if found.status == "running" and not force:
+        raise Refused(
+            f"{found.id} is under way",
+            code="running",
+            hint="wait for it to end; if it died, patchkit recover finishes it; where its"
+            " environment is gone: --force",
+        )
+
+
 # -- the ledger -------------------------------------------------------------------------
 
 
@@ -523,6 +543,7 @@ def _comparison(name: str, compared: dict[str, Any], one: dict[str, Any]) -> str
     help="What would make it worth another look: a condition over the facts of the machine.",
 )
 @click.option("--by", help="Who says so. Else the user.")
+@_force_option
 @trials_option
 @common_options
 @click.pass_obj
@@ -534,6 +555,7 @@ def verdict_(
     cause: str | None,
     unblock: str | None,
     by: str | None,
+    force: bool,
     place: str | None,
 ) -> int:
     """Say what was learned from a trial: baseline, win, loss, dead-end, inconclusive or
@@ -548,12 +570,7 @@ def verdict_(
     settings.command = "trial verdict"
     ledger = _ledger(settings, place)
     found = ledger.find(which)
-    if found.status == "running":
-        raise Refused(
-            f"{found.id} is under way",
-            code="running",
-            hint="wait for it to end; if it died, patchkit recover finishes it",
-        )
+    _not_running(found, force=force)
     changed = judged(found, Verdict(given, reason, cause, unblock, None, by or _user()))
     ledger.write(changed)
     report = Report(
@@ -574,10 +591,11 @@ def _user() -> str | None:
 
 @trial.command("rm", short_help="Remove trials from the ledger.")
 @click.argument("which", metavar="TRIAL…", nargs=-1, required=True)
+@_force_option
 @trials_option
 @common_options
 @click.pass_obj
-def remove(settings: Settings, which: tuple[str, ...], place: str | None) -> int:
+def remove(settings: Settings, which: tuple[str, ...], force: bool, place: str | None) -> int:
     """Remove trials and their logs from the ledger.  All are found before one is removed.
 
     \b
@@ -587,13 +605,8 @@ def remove(settings: Settings, which: tuple[str, ...], place: str | None) -> int
     settings.command = "trial rm"
     ledger = _ledger(settings, place)
     found = [ledger.find(one) for one in which]
-    busy = next((one for one in found if one.status == "running"), None)
-    if busy is not None:
-        raise Refused(
-            f"{busy.id} is under way",
-            code="running",
-            hint="wait for it to end; if it died, patchkit recover finishes it",
-        )
+    for one in found:
+        _not_running(one, force=force)
     for one in found:
         ledger.remove(one.id)
     report = Report(

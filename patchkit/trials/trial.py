@@ -29,7 +29,7 @@ from patchkit.session import Options, Report, Session, translate
 from patchkit.signals import Held, held
 from patchkit.state import State
 from patchkit.verify import verify_recorded
-from patchkit.workflow import begin_trial, end_trial, switch
+from patchkit.workflow import begin_trial, end_trial, recover, switch
 
 from . import private, running
 from .figures import Figures, Wanted, before, figures
@@ -101,7 +101,10 @@ def conduct(options: Options, wishes: Wishes, ledger: Ledger, screen: Screen, wa
     with held(options.signals) as signals:
         with signals.at_once():
             session = Session(options)
+        session = _finished(session)
+        with signals.at_once():
             _must_verify(session)
+            seen = session.home.read_state()
             sets = {CANDIDATE: tried(session, wishes.candidate, wishes.given, only=wishes.only)}
             confounded = several(wishes.candidate.bundles, wishes.candidate.settings)
             if wishes.baseline is not None:
@@ -115,7 +118,7 @@ def conduct(options: Options, wishes: Wishes, ledger: Ledger, screen: Screen, wa
             }
             trial = _planned(session, wishes, sets, confounded)
             dead_end = warn(trial.sets[CANDIDATE].key)
-        course = _Course(session, signals, wishes, sets, commands, ledger, screen, trial)
+        course = _Course(session, signals, wishes, sets, commands, ledger, screen, trial, seen)
         report = course.run()
         report.data["dead_end"] = dead_end
         return report
@@ -126,11 +129,24 @@ def facts_of(session: Session) -> Mapping[str, str]:
     return {}
 
 
+def _finished(session: Session) -> Session:
+    """The environment with nothing unfinished in it: what is applied before the trial is what
+    the sets are made from."""
+    one = ongoing.read(session.home)
+    if one is not None and one.alive:
+        raise ongoing.refusal(one)
+    if one is None and not session.home.unfinished():
+        return session
+    report = recover(session.options)
+    session = Session(session.options)
+    session.notes += report.notes
+    return session
+
+
 def _must_verify(session: Session) -> None:
     """What is measured is to be what is recorded."""
     _, problems = verify_recorded(session.home, [], session.options.lock_timeout)
-    first = next((one for one in problems if one["kind"] != "interrupted"), None)
-    if first is not None:
+    for first in problems[:1]:
         raise Refused(
             f"the environment is not as it is recorded: {first['message']}",
             code="drift",
@@ -174,7 +190,9 @@ class _Course:
         ledger: Ledger,
         screen: Screen,
         trial: Trial,
+        seen: State | None,
     ) -> None:
+        self._seen = seen
         self._session = session
         self._signals = signals
         self._wishes = wishes
@@ -213,6 +231,12 @@ class _Course:
         return self._report()
 
     def _begin(self, own: Root, state: State | None, before: list[Chosen]) -> int:
+        if state != self._seen:
+            raise Refused(
+                "another patchkit changed the applied set at this moment",
+                code="changed-meanwhile",
+                hint="run the same command again",
+            )
         self._before = before
         self._fingerprint = None if state is None else state["fingerprint"]
         return ongoing.begin(
