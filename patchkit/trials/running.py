@@ -153,6 +153,7 @@ class _Runner:
         self._peak: int | None = None
         self._groups: list[int] = []
         self._signal: int | None = None
+        self._over = 0.0
         self._is_ready = threading.Event()
         self._stop_asking = threading.Event()
         self._asker: threading.Thread | None = None
@@ -186,8 +187,10 @@ class _Runner:
                 if job.measure is not None and self._signal is None:
                     code, problem = self._measured(server, job.measure)
         seconds = time.monotonic() - began
-        # Who got a signal had its time already.
-        self._end_all(job.grace if self._signal is None else 0.0)
+        grace = job.grace
+        if self._signal is not None:
+            grace = max(0.0, self._over - time.monotonic())
+        self._end_all(grace)
         self._drain()
         if self._signal is not None:
             code, problem = 128 + self._signal, None
@@ -298,8 +301,8 @@ class _Runner:
             self._step(left)
             if self._signals.came:
                 self._pass_on()
-                deadline = time.monotonic() + self._job.grace
-                self._until_signal(done, deadline)
+                self._over = time.monotonic() + self._job.grace
+                self._until_signal(done, self._over)
                 return
 
     def _until_signal(self, done: Callable[[], bool], deadline: float) -> None:
@@ -372,7 +375,9 @@ class _Runner:
         left = self._left()
         if left and grace > 0:
             for pid in left:
-                _kill(pid, signal.SIGTERM)
+                # Who was told by the signal that was passed on is at it.
+                if self._signal is None or _group(pid) not in self._groups:
+                    _kill(pid, signal.SIGTERM)
             deadline = time.monotonic() + grace
             while self._left() and time.monotonic() < deadline:
                 self._step(_LOOK)
@@ -413,6 +418,13 @@ def _descendants() -> list[int]:
 def _kill(pid: int, signum: int, *, group: bool = False) -> None:
     with suppress(ProcessLookupError, PermissionError):
         (os.killpg if group else os.kill)(pid, signum)
+
+
+def _group(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
 
 
 def _exit_code(status: int) -> int:
