@@ -23,7 +23,17 @@ DISTRIBUTION = "patchkit-sets"
 #: Everything that a build reads; the rest of a checkout is somebody's work.
 SOURCES = (
     *(".ci", ".editorconfig", ".gitignore", "CHANGELOG.md", "LICENSE", "README.md"),
-    *("benchmarks", "demo", "dev.py", "docs", "manifests", "patches", "patchkit", "pyproject.toml"),
+    *(
+        "benchmarks",
+        "demo",
+        "dev.py",
+        "docs",
+        "examples",
+        "manifests",
+        "patches",
+        "patchkit",
+        "pyproject.toml",
+    ),
     "tests",
 )
 
