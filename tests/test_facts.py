@@ -162,6 +162,7 @@ PLAIN = CAMPAIGN._replace(
     "code, wrong, right",
     [
         ("toolkit-too-old", {"toolkit": Toolkit("12.6", "PATH")}, {}),
+        ("toolkit-too-old", {"toolkit": Toolkit("9.2", "PATH")}, {}),
         ("toolkit-partial", {"toolkit": Toolkit("12.8", "PATH")}, {}),
         ("toolkit-partial", {"toolkit": Toolkit("12.8", "PATH")},
          {"toolkit": Toolkit("12.9", "PATH")}),

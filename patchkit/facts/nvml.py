@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 # The numbers of nvml.h; some releases of the binding have a tuple for the first one.
@@ -47,8 +47,9 @@ def read(nvml: Any) -> dict[str, Any]:
         return {**out, "error": "it does not say how many GPUs there are"}
     handles = [ask("nvmlDeviceGetHandleByIndex", number) for number in range(count)]
     out["gpus"] = [_gpu(ask, handle) for handle in handles]
+    ends: dict[int, list[tuple[Any, str | None]]] = {}
     out["links"] = [
-        _link(ask, a, b, handles)
+        _link(ask, a, b, handles, ends)
         for b in range(count)
         for a in range(b)
         if handles[a] is not None and handles[b] is not None
@@ -92,7 +93,13 @@ def _gpu(ask: Ask, handle: Any) -> dict[str, Any]:
     return gpu
 
 
-def _link(ask: Ask, a: int, b: int, handles: list[Any]) -> dict[str, Any]:
+def _link(
+    ask: Ask,
+    a: int,
+    b: int,
+    handles: list[Any],
+    ends: dict[int, list[tuple[Any, str | None]]],
+) -> dict[str, Any]:
     def reaches(one: Any, other: Any, what: int) -> bool | None:
         status = ask("nvmlDeviceGetP2PStatus", one, other, what)
         return None if status is None else status == _P2P_OK
@@ -103,7 +110,13 @@ def _link(ask: Ask, a: int, b: int, handles: list[Any]) -> dict[str, Any]:
     joined = reaches(one, other, _P2P_NVLINK)
     if joined:
         link["way"] = "NVLINK"
-        link["nvlinks"] = _nvlinks(ask, one, other)
+        if a not in ends:  # once a GPU: its links are many, and each question takes its time
+            ends[a] = list(_ends(ask, one))
+        there = _bus(ask("nvmlDeviceGetPciInfo", other))
+        count = sum(
+            kind == _SWITCH or (there is not None and far == there) for kind, far in ends[a]
+        )
+        link["nvlinks"] = count or None
     elif joined is False and link["way"] is None:
         link["way"] = "PCIE"
     answers = [
@@ -115,20 +128,18 @@ def _link(ask: Ask, a: int, b: int, handles: list[Any]) -> dict[str, Any]:
     return link
 
 
-def _nvlinks(ask: Ask, one: Any, other: Any) -> int | None:
-    """How many NVLinks of one GPU lead to another, or to a switch between them."""
-    there = _bus(ask("nvmlDeviceGetPciInfo", other))
-    count = 0
+def _ends(ask: Ask, one: Any) -> Iterator[tuple[Any, str | None]]:
+    """(kind, bus) of what is at the far end of each NVLink of a GPU that is up.
+
+    A link to a switch leads to every GPU on it.
+    """
     for number in range(_MOST_NVLINKS):
         state = ask("nvmlDeviceGetNvLinkState", one, number)
         if state is None:  # beyond the last one
-            break
-        if not state:
-            continue
-        far = _bus(ask("nvmlDeviceGetNvLinkRemotePciInfo", one, number))
-        kind = ask("nvmlDeviceGetNvLinkRemoteDeviceType", one, number)
-        count += kind == _SWITCH or (there is not None and far == there)
-    return count or None
+            return
+        if state:
+            far = _bus(ask("nvmlDeviceGetNvLinkRemotePciInfo", one, number))
+            yield ask("nvmlDeviceGetNvLinkRemoteDeviceType", one, number), far
 
 
 def _bus(info: Any) -> str | None:
