@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from patchkit.conditions import parse
 from patchkit.trials import again, board
+from patchkit.trials.ledger import Ledger
+from patchkit.trials.record import render
 from patchkit.trials.report import words
 from patchkit.trials.report.markdown import markdown
 from patchkit.trials.report.page import page
@@ -112,6 +114,15 @@ def test_the_command_to_make_a_trial_again_is_one_for_a_shell() -> None:
 
 
 # -- the campaign -----------------------------------------------------------------------
+
+
+def test_the_ledger_of_the_campaign_is_one() -> None:
+    listed = Ledger(str(TRIALS)).list()
+    assert listed.problems == [] and len(listed.trials) == 14
+    for trial in listed.trials:
+        written = json.loads(render(trial))
+        kept = json.loads((TRIALS / f"{trial.id}.json").read_text(encoding="utf-8"))
+        assert written == kept
 
 
 def test_with_cuda_13_just_the_dead_ends_wake_that_name_it(cli: Cli) -> None:
@@ -219,9 +230,11 @@ def test_a_folder_that_is_not_there_and_a_file_that_is_no_record_are_named(
     ).stderr  # fmt: skip
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "b.json").write_text("[]")
+    (tmp_path / "d.json").write_text('{"id": "d", "name": 5}')
     (tmp_path / "c.json").write_text(json.dumps(record("c")))
     shown = cli("trial", "report", "--trials", tmp_path)
-    assert "a.json is no record" in shown.stderr and "b.json is no record" in shown.stderr
+    assert "a.json is no JSON" in shown.stderr and "b.json is no record" in shown.stderr
+    assert "d.json is no record of a trial: schema is missing, and 4 more" in shown.stderr
     assert "| 1 | c | no verdict |" in shown.stdout
 
 

@@ -21,8 +21,8 @@ def command(record: Mapping[str, Any]) -> str:
         for name in _names(candidate):
             words += ["--bundle", name]
     words += _repeat(record, kind)
-    for key, value in (record.get("given_environ") or {}).items():
-        words += ["--env", f"{key}={value}"]
+    for key, value in (candidate.get("environ") or {}).items():
+        words += ["--env", f"{key}={value}"] if kind == "run" else []
     if record.get("append_args"):
         words.append("--append-args")
     if record.get("measure"):

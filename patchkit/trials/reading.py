@@ -6,11 +6,13 @@ Only looks, without a lock: a record is replaced by one rename.
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 from patchkit.errors import Refused
-from patchkit.fsio import MAX_METADATA, read_plain
+from patchkit.fsio import read_plain
+
+from .ledger import MAX_RECORD, VARIABLE, Ledger
+from .record import RecordError, parse
 
 _KINDS: dict[str, type] = {
     **dict.fromkeys(("id", "name", "kind", "status", "started", "goal", "confounded"), str),
@@ -25,31 +27,43 @@ _LONG = ("tail", "log", "started", "ended")
 def read_all(folder: str, *, whole: bool = False) -> tuple[list[dict[str, Any]], list[str]]:
     """The records in the order tried (by id), and a remark for each file that is none.
 
-    Unless ``whole``, runs come without the ends of their logs and equal facts are one object,
-    so that ten thousand records take tens of megabytes and not hundreds.  Raises
-    :class:`Refused` where there is no such folder.
+    As :meth:`Ledger.list` reads them, but in a fourth of the time and as plain objects, of which
+    only what is looked at here is checked.  Unless ``whole``, runs come without the ends of their
+    logs and equal parts are one object, so that ten thousand records take tens of megabytes.
+    Raises :class:`Refused` where there is no such folder.
     """
-    try:
-        names = sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
+    ledger = Ledger(folder)
+    if not ledger.exists():
         raise Refused(
             f"there are no trials at {folder}",
             code="no-trials",
-            hint="name their folder by --trials DIR or PATCHKIT_TRIALS",
-        ) from None
+            hint=f"name their folder by --trials DIR or {VARIABLE}",
+        )
     records: list[dict[str, Any]] = []
     remarks: list[str] = []
     shared: dict[str, Any] = {}
-    for name in names:
-        if not name.endswith(".json") or name.startswith("."):
-            continue
+    for identifier in ledger.ids():
+        path = ledger.path(identifier)
         try:
-            record = _checked(json.loads(read_plain(f"{folder}/{name}", MAX_METADATA)))
+            data = read_plain(path, MAX_RECORD)
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        try:
+            record = _checked(json.loads(data))
         except (ValueError, RecursionError) as error:
-            remarks.append(f"{folder}/{name} is no record of a trial: {error}")
+            remarks.append(_why_not(data, path) or f"{path} is no record of a trial: {error}")
             continue
         records.append(record if whole else _short(record, shared))
     return records, remarks
+
+
+def _why_not(data: bytes, path: str) -> str | None:
+    """What is wrong with a file, in full."""
+    try:
+        parse(data, path)
+    except RecordError as error:
+        return error.message
+    return None
 
 
 def _short(record: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:

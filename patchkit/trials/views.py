@@ -15,6 +15,7 @@ from patchkit.options import common_options
 from patchkit.session import Options, Report
 
 from . import board
+from .ledger import VARIABLE, place
 from .reading import read_all
 from .revisit import Woken, unreadable
 from .revisit import revisit as woken
@@ -40,12 +41,12 @@ _trials_option = click.option(
 
 
 def _folder(given: str | None, options: Options) -> str:
-    found = given or options.environ.get("PATCHKIT_TRIALS")
-    if found:
-        return found
+    if given or options.environ.get(VARIABLE):
+        return place(given, options.environ, options.cwd, None)
     from patchkit.bundles import bundle_dir
 
-    return os.path.join(bundle_dir(options.bundles, options.environ, options.cwd), "trials")
+    bundles = bundle_dir(options.bundles, options.environ, options.cwd)
+    return place(None, options.environ, options.cwd, bundles)
 
 
 def _facts(file: str | None, options: Options) -> dict[str, str]:
