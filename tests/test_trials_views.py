@@ -192,6 +192,14 @@ def test_a_trial_is_held_against_its_own_baseline_else_the_last_one() -> None:
     assert [row.against for row in rows] == [None, None, "base", None, None, "newer"]
 
 
+def test_what_a_trial_compared_itself_is_taken_from_its_record() -> None:
+    compared = {"ratio": 0.87, "interval": [0.8, 0.95], "beyond_noise": True}
+    one = record("own", figures=(90.0,), base=(100.0,), comparison={"throughput": compared})
+    (row,) = _rows(one)
+    assert (row.ratio, row.interval, row.beyond_noise) == (0.87, (0.8, 0.95), True)
+    assert words.noise(row) == "−20.0 % to −5.0 %, beyond the noise"
+
+
 def test_what_is_left_to_try_are_the_bundles_that_no_trial_names() -> None:
     plan = board.make([record("a"), record("b", 2, bundles=("b", "c"))], NOW, ["a", "c", "d"])
     assert plan.untried == ("d",)

@@ -24,6 +24,9 @@ OUTCOMES = {
     "inconclusive": "says nothing yet",
     "unavailable": "cannot be had",
     "no verdict": "no verdict was given",
+    "failed": "the command failed",
+    "interrupted": "it was broken off",
+    "running": "it still runs",
     "not tried": "left for later",
 }
 
@@ -37,8 +40,8 @@ class Metric(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One trial.  ``figures`` and ``baseline`` are of each run; ``ratio`` is the candidate's
-    median over the baseline's, ``interval`` that of the record.  ``against`` names the trial
+    """One trial.  ``figures`` and ``baseline`` are of each run; ``ratio`` is the record's,
+    else the candidate's median over the baseline's; ``interval`` is that of the record.  ``against`` names the trial
     whose figures are the baseline, where it is another one."""
 
     number: int
@@ -203,7 +206,7 @@ def _row(
         figures=figures,
         baseline=baseline,
         against=against,
-        ratio=_ratio(figures, baseline),
+        ratio=compared.get("ratio") or _ratio(figures, baseline),
         interval=None if not interval else (float(interval[0]), float(interval[1])),
         beyond_noise=compared.get("beyond_noise"),
         bundles=tuple(str(bundle["name"]) for bundle in candidate.get("bundles") or ()),

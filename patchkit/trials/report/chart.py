@@ -101,7 +101,7 @@ def svg(board: Board, width: float, *, name: str) -> Element | None:
         figure.legend(
             handles=[_handle(outcome) for outcome in used],
             loc="outside lower left",
-            ncols=4 if width > 5 else 2,
+            ncols=6 if width > 5 else 2,
             frameon=False,
             fontsize=8.5,
         )
@@ -141,16 +141,19 @@ def _rows(axes: Axes, rows: Sequence[Row], board: Board, width: float) -> dict[s
                     color=_BY_NAME["rule"],
                     linewidth=9,
                     solid_capstyle="butt",
+                    zorder=1,
                 )
-            axes.scatter(base, [place] * len(base), s=10, color=_BY_NAME["muted"], marker="|")
+            axes.scatter(
+                base, [place] * len(base), s=10, color=_BY_NAME["muted"], marker="|", zorder=2
+            )
         runs = [_change(value, row) for value in row.figures]
         spread = [min(runs), max(runs)]
         if row.interval is not None:
             spread = [(edge - 1) * 100 for edge in row.interval]
         if spread[0] != spread[1]:
-            axes.plot(spread, [place, place], color=colour, linewidth=1.6)
+            axes.plot(spread, [place, place], color=colour, linewidth=1.6, zorder=3)
         key = f"mark-{place}"
-        axes.scatter(runs, [place] * len(runs), s=52, marker=sign, color=colour, gid=key)
+        axes.scatter(runs, [place] * len(runs), s=52, marker=sign, color=colour, gid=key, zorder=4)
         titles[key] = _said(row, board)
         if row.ratio is not None:
             axes.annotate(
