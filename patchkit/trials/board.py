@@ -41,8 +41,8 @@ class Metric(NamedTuple):
 
 class Row(NamedTuple):
     """One trial.  ``figures`` and ``baseline`` are of each run; ``ratio`` is the record's,
-    else the candidate's median over the baseline's; ``interval`` is that of the record.  ``against`` names the trial
-    whose figures are the baseline, where it is another one."""
+    else the candidate's median over the baseline's; ``interval`` is that of the record.
+    ``against`` names the trial whose figures are the baseline, where it is another one."""
 
     number: int
     id: str
