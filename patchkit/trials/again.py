@@ -6,27 +6,39 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .private import HIDDEN
+
 
 def command(record: Mapping[str, Any]) -> str:
-    """A line for a shell.  Where a record names no command, ``COMMAND…`` stands for it."""
+    """A line for a shell.  Where a record names no command, ``COMMAND…`` stands for it.
+
+    Values that the record hides are left out: whoever runs it has them set.
+    """
     kind = "ab" if record.get("kind") == "ab" else "run"
     words = ["patchkit", "trial", kind, "--name", str(record["name"])]
     sets = record.get("sets") or {}
-    candidate = sets.get("candidate") or {}
+    candidate, baseline = (sets.get(name) or {} for name in ("candidate", "baseline"))
     if kind == "ab":
-        baseline = ",".join(_names(sets.get("baseline") or {}))
-        words += ["--baseline", baseline] if baseline else []
-        words += ["--candidate", ",".join(_names(candidate))]
+        for option, one, other in (
+            ("--baseline", baseline, candidate),
+            ("--candidate", candidate, baseline),
+        ):
+            for word in (*_names(one), *_apart(one, other)):
+                words += [option, word]
     else:
         for name in _names(candidate):
             words += ["--bundle", name]
-    words += _repeat(record, kind)
-    for key, value in (candidate.get("environ") or {}).items():
-        words += ["--env", f"{key}={value}"] if kind == "run" else []
+        for setting in _settings(candidate):
+            words += ["--env", setting]
+    runs = [run for run in record.get("runs") or () if run.get("set") != "baseline"]
+    if len(runs) > 1 or (runs and kind == "ab"):
+        words += ["--repeat", str(len(runs))]
     if record.get("append_args"):
         words.append("--append-args")
     if record.get("measure"):
         words += ["--measure", shlex.join(record["measure"])]
+    if kind == "ab" and record.get("confounded"):
+        words.append("--confounded")
     line = shlex.join([*words, "--"])
     return f"{line} {shlex.join(record['command']) if record.get('command') else 'COMMAND…'}"
 
@@ -36,6 +48,15 @@ def _names(chosen: Mapping[str, Any]) -> Iterator[str]:
         yield str(bundle["name"])
 
 
-def _repeat(record: Mapping[str, Any], kind: str) -> list[str]:
-    runs = [run for run in record.get("runs") or () if run.get("set") != "baseline"]
-    return ["--repeat", str(len(runs))] if len(runs) > 1 or (runs and kind == "ab") else []
+def _settings(chosen: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in (chosen.get("environ") or {}).items():
+        if value != HIDDEN:
+            yield f"{key}={value}"
+
+
+def _apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    """The settings that one set has and the other has not, where their bundles are the same:
+    else they are the bundles' own."""
+    if list(_names(one)) == list(_names(other)):
+        shared = set(_settings(other))
+        yield from (setting for setting in _settings(one) if setting not in shared)
