@@ -74,7 +74,6 @@ _BESIDE = {
     "delete": ("authoring.cli", "delete", "Take patches out of a bundle."),
     "trial": ("trials.cli", "trial", "Measured runs of a command, and what was learned."),
     "doctor": ("facts.cli", "doctor", "Facts of GPUs, CUDA and packages, and what they mean."),
-    "trial": ("trials.cli", "trial", "Runs that are measured, and what was learned from them."),
     "matrix": ("matrix.cli", "matrix", "What bundles mean for each release, proven by the code."),
 }
 

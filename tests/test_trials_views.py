@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -322,3 +324,46 @@ def test_figures_are_said_with_the_digits_that_count(
     say: Callable[[float], str], given_: float, expected: str
 ) -> None:
     assert say(given_) == expected
+
+
+# -- one trial, from its run to its waking ------------------------------------------------
+
+
+def test_a_trial_that_was_run_wakes_when_the_machine_is_another(cli: Cli, tmp_path: Path) -> None:
+    bundles = tmp_path / "bundles"
+    (bundles / "manifests").mkdir(parents=True)
+    (bundles / "patches").mkdir()
+    (bundles / "manifests" / "tree.toml").write_text(
+        'schema = 1\nname = "tree"\nversion = "1.0.0"\nsummary = "a setting"\n'
+        '[profile]\nenv = { NCCL_ALGO = "Tree" }\n'
+    )
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    given = ("--root", site, "--bundles", bundles)
+    command = (sys.executable, "-c", "import os; print('speed', len(os.environ['NCCL_ALGO']))")
+    ran = cli(
+        *given,
+        *("trial", "run", "--name", "tree", "--bundle", "tree", "--json"),
+        *("--metric", r"speed[tok/s]:higher=speed (\d+)", "--", *command),
+    ).json["trial"]
+    assert ran["facts"]["os"] == sys.platform and ran["runs"][0]["values"]["speed"] == 4.0
+    wrong = cli(
+        *given,
+        *("trial", "verdict", "tree", "dead-end", "--unblock", "cudaa >= '13'"),
+        check=3,
+    )
+    assert "no fact is called 'cudaa'; did you mean 'cuda'?" in wrong.stderr
+    cli(
+        *given,
+        *("trial", "verdict", "tree", "dead-end", "--reason", "slow"),
+        *("--unblock", 'gpus >= "8" and nvlink == "false"'),
+    )
+    assert cli(*given, "trial", "revisit", "--json").json["trials"] == []
+    (woken,) = cli(
+        *given, "trial", "revisit", "--facts", EXAMPLE / "facts.json", "--json"
+    ).json["trials"]  # fmt: skip
+    assert {"fact": "nvlink", "then": None, "now": "false"} in woken["changed"]
+    assert woken["command"].startswith("patchkit trial run --name tree --bundle tree --env NCCL_")
+    assert woken["command"].endswith(shlex.join(["--", *command]))
+    report = cli(*given, "trial", "report").stdout
+    assert "| 1 | tree | dead-end | 4 tok/s |" in report

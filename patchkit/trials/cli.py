@@ -16,19 +16,13 @@ from patchkit.options import common_options, complete_bundle, while_running_opti
 from patchkit.session import Report, Session
 from patchkit.signals import held
 
+from . import views
 from .deadends import ledger_of
 from .ledger import Ledger
 from .record import KINDS, STATUSES, VERDICTS, Trial, Verdict, as_json
+from .views import trials_option
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-trials_option = click.option(
-    "--trials",
-    "place",
-    metavar="DIR",
-    type=click.Path(),
-    help="The ledger. Else PATCHKIT_TRIALS, else trials/ of the bundle directory.",
-)
 
 
 @click.group(short_help="Measured runs of a command under a bundle set, and what was learned.")
@@ -568,6 +562,10 @@ def verdict_(
     from .ledger import judged
 
     settings.command = "trial verdict"
+    if unblock is not None:
+        from patchkit.conditions import parse
+
+        parse(unblock)
     ledger = _ledger(settings, place)
     found = ledger.find(which)
     _not_running(found, force=force)
@@ -618,26 +616,55 @@ def remove(settings: Settings, which: tuple[str, ...], force: bool, place: str |
     return finish(settings, report)
 
 
-@trial.command("export", short_help="The ledger as one table: JSON or CSV.")
+@trial.command("export", short_help="The ledger as one table (JSON or CSV), or as MLflow runs.")
 @click.option(
     "--format", "form", type=click.Choice(["json", "csv"]), default="json", show_default=True
 )
 @click.option("--output", metavar="FILE", type=click.Path(), help="Else standard output.")
+@click.option(
+    "--mlflow",
+    "uri",
+    metavar="URI",
+    help="Write MLflow runs instead: sqlite:///mlflow.db, or a server's address.",
+)
+@click.option(
+    "--experiment",
+    metavar="NAME",
+    default="patchkit",
+    show_default=True,
+    help="MLflow's experiment.",
+)
 @trials_option
 @common_options
 @click.pass_obj
-def export(settings: Settings, form: str, output: str | None, place: str | None) -> int:
+def export(
+    settings: Settings,
+    form: str,
+    output: str | None,
+    uri: str | None,
+    experiment: str,
+    place: str | None,
+) -> int:
     """Every run of every trial: as one JSON list of the records, or as CSV with one row for each
     figure of each run, which spreadsheets and data frames read as it is.
 
+    With --mlflow (the extra `mlflow`) as MLflow runs: bundles and facts are parameters, the
+    verdict is tags, each run's figures are the steps of a metric, the record is an artifact. A
+    trial that is there already gets its verdict anew, and nothing else.
+
     \b
-    Example:
+    Examples:
       patchkit trial export --format csv --output trials.csv
+      patchkit trial export --mlflow sqlite:///mlflow.db
     """
     from .exporting import as_csv, as_list, write
 
     settings.command = "trial export"
     ledger = _ledger(settings, place)
+    if uri is not None:
+        if output is not None:
+            raise UsageError("--mlflow writes no file", hint="leave out --output")
+        return views.to_mlflow(settings, ledger, uri, experiment)
     listed = ledger.list()
     text = as_list(listed.trials) if form == "json" else as_csv(listed.trials)
     if output is not None:
@@ -658,3 +685,7 @@ def export(settings: Settings, form: str, output: str | None, place: str | None)
         ),
     )
     return finish(settings, report)
+
+
+trial.add_command(views.revisit)
+trial.add_command(views.report)

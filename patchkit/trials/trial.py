@@ -126,7 +126,9 @@ def conduct(options: Options, wishes: Wishes, ledger: Ledger, screen: Screen, wa
 
 def facts_of(session: Session) -> Mapping[str, str]:
     """The facts of this machine and environment that conditions name."""
-    return {}
+    from patchkit.facts.gather import gather
+
+    return gather(session.env, session.options.environ).flat()
 
 
 def _finished(session: Session) -> Session:

@@ -1,4 +1,4 @@
-"""``trial revisit``, ``trial report`` and ``trial export``: what reads the whole ledger."""
+"""``trial revisit``, ``report`` and ``export --mlflow``: what reads the whole ledger."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from patchkit.console import Settings, finish
 from patchkit.errors import PatchkitError, Refused
 from patchkit.fsio import Root
 from patchkit.options import common_options
-from patchkit.session import Options, Report
+from patchkit.session import Options, Report, Session
 
 from . import board
-from .ledger import VARIABLE, place
+from .deadends import ledger_of
+from .ledger import Ledger
 from .reading import read_all
 from .revisit import Woken, unreadable
 from .revisit import revisit as woken
@@ -32,21 +33,13 @@ _facts_option = click.option(
     type=click.Path(readable=False),
     help="Take facts recorded by doctor --json for those of this machine.",
 )
-_trials_option = click.option(
+trials_option = click.option(
     "--trials",
+    "place",
     metavar="DIR",
-    type=click.Path(readable=False),
-    help="The folder of the trials; else PATCHKIT_TRIALS, else trials/ of the bundle directory.",
+    type=click.Path(),
+    help="The ledger. Else PATCHKIT_TRIALS, else trials/ of the bundle directory.",
 )
-
-
-def _folder(given: str | None, options: Options) -> str:
-    if given or options.environ.get(VARIABLE):
-        return place(given, options.environ, options.cwd, None)
-    from patchkit.bundles import bundle_dir
-
-    bundles = bundle_dir(options.bundles, options.environ, options.cwd)
-    return place(None, options.environ, options.cwd, bundles)
 
 
 def _facts(file: str | None, options: Options) -> dict[str, str]:
@@ -56,11 +49,11 @@ def _facts(file: str | None, options: Options) -> dict[str, str]:
 
 
 @click.command(short_help="The trials whose condition holds now and did not hold then.")
-@_trials_option
+@trials_option
 @_facts_option
 @common_options
 @click.pass_obj
-def revisit(settings: Settings, trials: str | None, facts: str | None) -> int:
+def revisit(settings: Settings, place: str | None, facts: str | None) -> int:
     """The trials whose `--unblock` condition holds now and did not hold then: what changed,
     and the command to make each again. One that was tried again since is left out.
 
@@ -69,7 +62,8 @@ def revisit(settings: Settings, trials: str | None, facts: str | None) -> int:
       patchkit trial revisit
       patchkit trial revisit --facts facts.json
     """
-    records, remarks = read_all(_folder(trials, settings.options))
+    settings.command = "trial revisit"
+    records, remarks = read_all(ledger_of(Session(settings.options), place).folder)
     now = _facts(facts, settings.options)
     found = woken(records, now)
     remarks += [f"{trial}: {error.message}" for trial, error in unreadable(records)]
@@ -114,7 +108,7 @@ def _lines(found: Sequence[Woken]) -> list[str]:
     "-o", "--output", metavar="FILE", type=click.Path(readable=False), help="Write it there."
 )
 @click.option("--metric", metavar="NAME", help="The figure: else the one that most trials have.")
-@_trials_option
+@trials_option
 @_facts_option
 @common_options
 @click.pass_obj
@@ -123,7 +117,7 @@ def report(
     form: str,
     output: str | None,
     metric: str | None,
-    trials: str | None,
+    place: str | None,
     facts: str | None,
 ) -> int:
     """The living plan: goal and baseline; a row for each trial in the order tried, with its
@@ -137,7 +131,8 @@ def report(
       patchkit trial report --format html -o report.html
     """
     options = settings.options
-    records, remarks = read_all(_folder(trials, options))
+    settings.command = "trial report"
+    records, remarks = read_all(ledger_of(Session(options), place).folder)
     if metric is not None and metric not in board.metrics_of(records):
         known = ", ".join(board.metrics_of(records)) or "none"
         raise Refused(
@@ -201,36 +196,21 @@ def _write(path: str, text: str) -> None:
         root.close()
 
 
-@click.command(short_help="Write the trials as MLflow runs.")
-@click.option(
-    "--mlflow",
-    "uri",
-    metavar="URI",
-    required=True,
-    help="MLflow's tracking store: sqlite:///mlflow.db, or a server's address.",
-)
-@click.option(
-    "--experiment", metavar="NAME", default="patchkit", show_default=True, help="The experiment."
-)
-@_trials_option
-@common_options
-@click.pass_obj
-def export(settings: Settings, uri: str, experiment: str, trials: str | None) -> int:
-    """Write the trials as MLflow runs (the extra `mlflow`): bundles, settings and facts as
-    parameters, the verdict as tags, each run's figures as the steps of a metric, the record as
-    an artifact. A trial that is there already gets its verdict anew, and nothing else.
+def to_mlflow(settings: Settings, ledger: Ledger, uri: str, experiment: str) -> int:
+    """``trial export --mlflow``."""
+    from .tracking import export
 
-    \b
-    Example:
-      patchkit trial export --mlflow sqlite:///mlflow.db
-    """
-    from .tracking import export as write
-
-    records, remarks = read_all(_folder(trials, settings.options), whole=True)
-    done = write(records, uri, experiment)
+    records, remarks = read_all(ledger.folder, whole=True)
+    done = export(records, uri, experiment)
     found = Report(
         "trial export",
-        {"mlflow": uri, "experiment": experiment, "written": done.written, "there": done.there},
+        {
+            "ledger": ledger.folder,
+            "mlflow": uri,
+            "experiment": experiment,
+            "written": done.written,
+            "there": done.there,
+        },
         notes=remarks,
         changed=True,
         render=lambda data, style, verbose: [
