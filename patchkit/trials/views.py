@@ -143,8 +143,9 @@ def report(
     plan = board.make(records, _facts(facts, options), _offered(options), metric)
     if form == "json" and output is None:
         settings.json = True
-    text = "" if form == "json" else _text(plan, form)
     data = board.as_json(plan, records) if form == "json" or settings.json else {}
+    records.clear()  # they take more than all that is made of them
+    text = "" if form == "json" else _text(plan, form)
     if output is not None:
         if form == "json":
             import json

@@ -183,7 +183,17 @@ def _columns(axes: Axes, rows: Sequence[Row], board: Board) -> dict[str, str]:
         points = [(row.number, _change(value, row)) for row in mine for value in row.figures]
         across, up = zip(*points, strict=True)
         key = f"mark-{place}"
-        axes.scatter(across, up, s=9, marker=sign, color=colour, alpha=0.7, gid=key)
+        # As one line of marks: thousands of them are drawn in half the time that a scatter takes.
+        axes.plot(
+            *(across, up),
+            linestyle="none",
+            marker=sign,
+            markersize=3,
+            color=colour,
+            alpha=0.7,
+            markeredgewidth=0,
+            gid=key,
+        )
         titles[key] = f"{outcome}: {len(mine)} trials"
     axes.axhline(0, color=_BY_NAME["muted"], linewidth=1, zorder=0)
     axes.set_xlabel("trials, in the order tried")
