@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -154,6 +155,18 @@ def test_every_command_that_is_shown_prints_what_is_said(
             )
     assert not wrong, "\n".join(wrong)
     assert releases.diff_snapshots(before, releases.snapshot(venv)) == []
+
+
+@pytest.mark.parametrize("name", ["doctor.md", "trials.md"])
+def test_what_other_documents_show_is_printed(name: str, cli: Cli) -> None:
+    found = list(shown(ROOT / "docs" / name))
+    assert found
+    for one in found:
+        program, *arguments = shlex.split(one.command)
+        assert program == "patchkit"
+        result = cli(*arguments, cwd=ROOT)
+        wrong = unlike(one.output, result.stdout + result.stderr)
+        assert wrong is None, f"{name}:{one.line}: expected {wrong!r}, got\n{result}"
 
 
 def test_the_command_table_of_the_readme_is_the_program_s(cli: Cli) -> None:
