@@ -584,6 +584,40 @@ def test_doctor_lists_the_names_of_conditions(cli: Cli) -> None:
     assert "nvlink" in cli("doctor", "--names").stdout
 
 
+def test_doctor_shows_the_ways_between_gpus_of_two_kinds(cli: Cli, tmp_path: Path) -> None:
+    value = Facts(
+        gpus=(Gpu("NVIDIA H200", "9.0", 141 * GIB, 1, 5, 16, 16),) * 2
+        + (Gpu("NVIDIA L4", "8.9", 24 * GIB, 4, 4, 8, 16),),
+        links=(
+            Link(0, 1, "NVLINK", 18, True),
+            Link(0, 2, "SYS", None, False),
+            Link(1, 2, None, None, False),
+        ),
+    )
+    file = tmp_path / "facts.json"
+    file.write_text(json.dumps(value.as_json()))
+    shown = cli("doctor", "--facts", file, "--verbose").stdout
+    assert [" ".join(line.split()) for line in shown.splitlines() if line][:15] == [
+        "system unknown",
+        "python unknown",
+        "driver none found",
+        "toolkit none found",
+        "gpus 2 × NVIDIA H200, SM90, 141.0 GiB, PCIe Gen1 of 5 x16",
+        "NVIDIA L4, SM89, 24.0 GiB, PCIe Gen4 x8 of 16",
+        "packages",
+        "none found",
+        "links GPU0 GPU1 GPU2",
+        "GPU0 · NV18 SYS",
+        "GPU1 NV18 · ?",
+        "GPU2 SYS ? ·",
+        "NV: NVLink",
+        "SYS: the link between NUMA nodes",
+        "peer to peer: 1 of 3 pairs",
+    ]
+    assert "problem: GPU 2 runs on 8 of its 16 PCIe lanes" in shown
+    assert '  sm == "8.9"' in shown
+
+
 def test_doctor_refuses_a_file_that_holds_no_facts(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "facts.json"
     file.write_text("{")

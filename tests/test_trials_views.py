@@ -115,6 +115,28 @@ def test_the_command_to_make_a_trial_again_is_one_for_a_shell() -> None:
     assert again.command(record("b")).endswith("--bundle b -- COMMAND…")
 
 
+def test_an_ab_trial_is_made_again_with_both_its_sets() -> None:
+    def sets(candidate: dict[str, str], baseline: dict[str, str], *names: str) -> dict[str, Any]:
+        bundles = [{"name": name} for name in names]
+        return {
+            "candidate": {"bundles": bundles, "environ": candidate},
+            "baseline": {"bundles": [], "environ": baseline} if names else {"environ": baseline},
+        }
+
+    one = record("a", kind="ab", figures=(1.0, 2.0), base=(1.0, 2.0), confounded="two changes")
+    with_bundle = {**one, "sets": sets({"NCCL_ALGO": "Tree"}, {}, "tree")}
+    assert again.command(with_bundle) == (
+        "patchkit trial ab --name a --candidate tree --repeat 2 --confounded -- COMMAND…"
+    )
+    # A setting of the bundles is theirs to make; one that was tried by itself is named.
+    setting = {**one, "confounded": None, "sets": sets({"A": "1", "B": "2"}, {"A": "0", "B": "2"})}
+    assert again.command(setting) == (
+        "patchkit trial ab --name a --baseline A=0 --candidate A=1 --repeat 2 -- COMMAND…"
+    )
+    hidden = record("b", sets={"candidate": {"environ": {"HF_TOKEN": "(hidden)", "X": "1"}}})
+    assert again.command(hidden) == "patchkit trial run --name b --env X=1 -- COMMAND…"
+
+
 # -- the campaign -----------------------------------------------------------------------
 
 
