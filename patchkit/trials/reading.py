@@ -21,6 +21,7 @@ _KINDS: dict[str, type] = {
 }
 _WORDS: dict[type, str] = {str: "text", dict: "object", list: "list"}
 #: What no reader of the whole ledger asks for, and what makes most of a record.
+_ASIDE = ("environ", "repository")
 _LONG = ("tail", "log", "started", "ended")
 
 
@@ -70,7 +71,11 @@ def _short(record: dict[str, Any], shared: dict[Any, Any]) -> dict[str, Any]:
     facts = record.get("facts")
     if facts:
         record["facts"] = shared.setdefault(tuple(facts.items()), facts)
-    record.pop("environ", None)
+    for key in _ASIDE:
+        record.pop(key, None)
+    for chosen in (record.get("sets") or {}).values():
+        for bundle in (chosen or {}).get("bundles") or ():
+            bundle.pop("patches", None)
     for run in record.get("runs") or ():
         for key in _LONG:
             run.pop(key, None)
