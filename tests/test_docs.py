@@ -25,7 +25,12 @@ from tests.releases import ROOT
 
 DOCUMENTS = sorted(
     path
-    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("benchmarks/*.md")]
+    for path in [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *ROOT.glob("examples/*/*.md"),
+        *ROOT.glob("benchmarks/*.md"),
+    ]
 )
 
 
@@ -157,9 +162,9 @@ def test_every_command_that_is_shown_prints_what_is_said(
     assert releases.diff_snapshots(before, releases.snapshot(venv)) == []
 
 
-@pytest.mark.parametrize("name", ["doctor.md", "trials.md"])
-def test_what_other_documents_show_is_printed(name: str, cli: Cli) -> None:
-    found = list(shown(ROOT / "docs" / name))
+@pytest.mark.parametrize("name", ["docs/doctor.md", "examples/eagle-fast-verify/README.md"])
+def test_what_is_shown_of_the_example_is_printed(name: str, cli: Cli) -> None:
+    found = list(shown(ROOT / name))
     assert found
     for one in found:
         program, *arguments = shlex.split(one.command)
