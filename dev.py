@@ -9,6 +9,7 @@
     python3 dev.py crashes  kills, errors and power cuts, in recoveries too, as a table
     python3 dev.py peers    other tools' patches, through patchkit and other tools
     python3 dev.py fuzz     damaged patches, manifests and records, found by coverage
+    python3 dev.py ledger-bench list, revisit and report of a ledger of 10,000 trials
     python3 dev.py port-bench   patches carried to later releases, by patchkit and other tools
     python3 dev.py bundles  the shipped bundles on every release, as a table
 
@@ -223,21 +224,23 @@ def requirements(*keys: str) -> list[str]:
 
 
 def development_venv(interpreter: Interpreter) -> Path:
-    """The Python of a venv that holds patchkit (editable) and all that its tests need.
+    """The Python of a venv that holds patchkit (editable) and all that its tests need; for the
+    interpreter that gets every test, what drives a browser too.
 
     Wheels are collected in ``build/wheelhouse`` first and installed from there, so that a
     venv can be made again without a network.
     """
+    extras = ["browser"] if interpreter == first_interpreter() else []
     folder = BUILD / "venvs" / interpreter.name
     python = folder / "bin" / "python"
     stamp = folder / "complete"
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    wanted += f" {interpreter.path} {folder}"
+    wanted += f" {interpreter.path} {folder} {extras}"
     if stamp.exists() and stamp.read_text() == wanted and probe_module(python, "patchkit"):
         return python
     shutil.rmtree(folder, ignore_errors=True)
     must([interpreter.path, "-m", "venv", folder], "cannot make a virtual environment")
-    wanted_here = requirements("dependencies", "test")
+    wanted_here = requirements("dependencies", "test", *extras)
     collect_wheels(interpreter, python, wanted_here)
     pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-compile"]
     must(
@@ -573,6 +576,12 @@ def bench(rest: Sequence[str]) -> int:
     return run([python, "-m", "benchmarks.run", *rest], quiet=False)
 
 
+def ledger_bench(rest: Sequence[str]) -> int:
+    """benchmarks/ledger.py, in the development environment."""
+    python = development_venv(first_interpreter())
+    return run([python, "-m", "benchmarks.ledger", *rest], quiet=False)
+
+
 def port_bench(rest: Sequence[str]) -> int:
     """benchmarks/porting, in the development environment."""
     python = development_venv(first_interpreter())
@@ -651,6 +660,7 @@ def main() -> int:
     commands.add_parser("peers", help="the outside cases; likewise")
     commands.add_parser("bundles", help="the shipped bundles on every release; likewise")
     commands.add_parser("fuzz", help="coverage-guided fuzzing of all readers; likewise")
+    commands.add_parser("ledger-bench", help="a ledger of 10,000 trials; likewise")
     commands.add_parser("port-bench", help="patches carried to later releases; likewise")
     tools = {
         "bench": bench,
@@ -658,6 +668,7 @@ def main() -> int:
         "crashes": crashes,
         "faults": faults,
         "fuzz": fuzz,
+        "ledger-bench": ledger_bench,
         "peers": peers,
         "port-bench": port_bench,
     }

@@ -72,6 +72,8 @@ _BESIDE = {
     "split": ("authoring.cli", "split", "Make several patches of one."),
     "rename": ("authoring.cli", "rename", "Give a patch another file name."),
     "delete": ("authoring.cli", "delete", "Take patches out of a bundle."),
+    "trial": ("trials.cli", "trial", "Measured runs of a command, and what was learned."),
+    "doctor": ("facts.cli", "doctor", "Facts of GPUs, CUDA and packages, and what they mean."),
     "matrix": ("matrix.cli", "matrix", "What bundles mean for each release, proven by the code."),
 }
 

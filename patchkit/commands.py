@@ -62,11 +62,30 @@ def apply(
         from .workflow import apply as apply_bundles
 
         way = Way(strip, reverse, eol)
+        dead_end = None if dry_run else _dead_end(settings, names)
         report = apply_bundles(settings.options, names, dry_run=dry_run, way=way)
         report.data["dry_run"] = dry_run
+        report.data["dead_end"] = dead_end
         return report
 
     return _changing(settings, "apply", run)
+
+
+def _dead_end(settings: Settings, names: Sequence[str]) -> dict[str, Any] | None:
+    """What a trial of this set found, said before it is applied, where it found a dead end."""
+    options = settings.options
+    places = [options.bundles] if isinstance(options.bundles, str) else list(options.bundles or ())
+    places = places or [options.environ.get("PATCHKIT_BUNDLES") or ""]
+    if not options.environ.get("PATCHKIT_TRIALS") and not any(
+        os.path.isdir(os.path.join(options.cwd, place, "trials")) for place in places
+    ):
+        return None  # nothing was ever tried: that must cost nothing
+    from .trials.deadends import before_apply, line
+
+    found = before_apply(settings.options, names)
+    if found is not None and not settings.quiet:
+        to_stderr(f"patchkit: {line(found)}")
+    return found
 
 
 def revert(

@@ -15,6 +15,7 @@ import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from typing import BinaryIO
 
 from .errors import Refused, SymlinkedFolder
 
@@ -422,9 +423,9 @@ class Root:
             raise self._named(error, path) from None
         return descriptor
 
-    def create_open(self, path: str, data: bytes) -> int:
-        """A descriptor of a new file that everybody may read, unsynced: for a note that is
-        worth nothing once its process is gone."""
+    def create_open(self, path: str, data: bytes, *, synced: bool = False) -> int:
+        """A descriptor of a new file that everybody may read.  Unsynced unless asked for: a note
+        may be worth nothing once its process is gone."""
         folder, name = self._at(path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -432,7 +433,11 @@ class Root:
             try:
                 with suppress(PermissionError):
                     os.fchmod(descriptor, 0o644)
-                os.write(descriptor, data)
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+                if synced:
+                    os.fsync(descriptor)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -739,3 +744,14 @@ def _copy_attributes(source: tuple[Root, str] | None, descriptor: int) -> None:
                 os.close(opened)
     with suppress(OSError):
         _drop_attributes(kept, descriptor)
+
+
+def open_log(path: str) -> BinaryIO:
+    """A log outside any environment, to write to; each write reaches the file at once.  A
+    ``.gitignore`` beside it keeps logs out of a repository."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    ignore = os.path.join(os.path.dirname(folder), ".gitignore")
+    with suppress(OSError), open(ignore, "x", encoding="ascii") as file:
+        file.write("*\n")
+    return open(path, "ab", buffering=0)

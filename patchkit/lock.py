@@ -20,7 +20,19 @@ from typing import Any, TypeVar
 from .errors import Fault, Locked, PatchkitError, Refused
 from .fsio import Root, rewrite
 from .here import me, started, where
-from .state import FOLDERS, GUARD, LAUNCH, LAUNCHES, LOCK, NAME, RESERVE, STATE, Home
+from .state import (
+    FOLDERS,
+    GUARD,
+    LAUNCH,
+    LAUNCHES,
+    LOCK,
+    NAME,
+    RESERVE,
+    STATE,
+    TRIAL,
+    TRIAL_SET,
+    Home,
+)
 
 T = TypeVar("T")
 
@@ -179,13 +191,13 @@ def _flock(descriptor: int, how: int, home: Home) -> bool:
 def _leave(root: Root, home: Home) -> bool:
     """Take ``.patchkit`` away where it has nothing left to say; True where only what the
     file system itself still keeps in it is in the way."""
-    if home.unfinished() or root.lstat(STATE) is not None:
+    if home.unfinished() or any(root.lstat(name) is not None for name in (STATE, TRIAL)):
         return False
-    for folder in (*FOLDERS, LAUNCHES):
+    for folder in (*FOLDERS, LAUNCHES, TRIAL_SET):
         for name in root.names(folder):
             root.unlink(f"{folder}/{name}")
         root.rmdir(folder)
-    for name in (LAUNCH, GUARD, f"{GUARD}.new"):
+    for name in (LAUNCH, GUARD, f"{GUARD}.new", f"{TRIAL}.new"):
         root.unlink(name)
     root.unlink(_PROBE)
     root.unlink(RESERVE)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import ongoing
 from .errors import PatchkitError
 from .fsio import digest, read_plain
 from .lock import steady
@@ -167,6 +168,8 @@ def status(options: Options, *, check: bool) -> Report:
         [] if state is None else [f"{d['name']} {d['version']}" for d in state["distributions"]]
     )
     report.data["files"] = [] if state is None else [_file(entry) for entry in state["files"]]
+    trial = ongoing.read(session.home)
+    report.data["trial"] = None if trial is None else trial.as_json()
     report.data["next"] = _next_command(options, state, problems)
     from .servers import servers
 

@@ -186,6 +186,9 @@ def _recover(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
         "forward": "the interrupted command was finished",
         "tidied": "an interrupted command left files that waited; they were removed",
     }
+    if data.get("trial"):
+        ended = f"the interrupted trial {data['trial']} was finished: as before it"
+        return [ended] if data["recovered"] is None else [words[data["recovered"]], ended]
     return [words[data["recovered"]]]
 
 
@@ -233,6 +236,10 @@ def _status(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
     if data["problems"]:
         lines.append(style("problems:", "red"))
         lines += [f"  {line}" for line in problem_lines(data["problems"])]
+    if data["trial"] and data["trial"]["alive"]:
+        one = data["trial"]
+        lines.append(f"trial: {one['name']}, of process {one['pid']} on {one['host']}")
+        lines.append(f"      {one['command']}")
     if data["running"]:
         from .launches import described
 

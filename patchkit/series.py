@@ -29,7 +29,7 @@ from .model import Bundle, Patch
 from .patchfile import parse
 from .plan import Key, Step, reverse_file
 from .record import Record
-from .state import BLOBS, BundleEntry, Home, State, VariantEntry, read_own
+from .state import BLOBS, BundleEntry, Home, VariantEntry, read_own
 
 
 class PatchBytes(NamedTuple):
@@ -130,11 +130,18 @@ def choose_loose(env: Environment, path: str, data: bytes, way: Way) -> Chosen:
     return Chosen(bundle, None, (part,), way=way)
 
 
-def from_record(env: Environment, home: Home, state: State, entry: BundleEntry) -> Chosen:
-    """An applied bundle as it was recorded, whatever its directory says now."""
+def from_record(
+    env: Environment,
+    home: Home,
+    recorded: Sequence[BundleEntry],
+    entry: BundleEntry,
+    folder: str = BLOBS,
+) -> Chosen:
+    """An applied bundle as it was ``recorded`` with others, whatever its directory says now;
+    ``folder`` has its bytes."""
 
     def blob(sha256: str) -> bytes:
-        path = f"{home.holder}/{BLOBS}/{sha256}"
+        path = f"{home.holder}/{folder}/{sha256}"
         reason = "it is damaged"
         try:
             data = read_own(path, MAX_FILE)
@@ -176,7 +183,7 @@ def from_record(env: Environment, home: Home, state: State, entry: BundleEntry) 
                 code="release-changed",
                 bundle=entry["name"],
                 hint="apply the set anew: patchkit apply "
-                + " ".join(recorded["name"] for recorded in state["bundles"])
+                + " ".join(one["name"] for one in recorded)
                 + ", or drop its record: patchkit revert --all --forget",
             )
         parts.append(

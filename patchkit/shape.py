@@ -34,6 +34,11 @@ def journal_fault(value: Any) -> str | None:
     return _fault(value, _JOURNAL, "")
 
 
+def trial_fault(value: Any) -> str | None:
+    """The same for a trial under way."""
+    return _fault(value, _TRIAL, "")
+
+
 def beside_fault(value: Any) -> str | None:
     """The same for the list of what waits outside ``.patchkit``."""
     return _fault(value, [(_root, _beside)], "")
@@ -256,6 +261,11 @@ _VARIANT = {
     "patches": [(_text, _sha256, _number)], "pack": _sha256, "upstream": _text_or_none,
     "unneeded": _text_or_none, "made_for": _text_or_none,
 }  # fmt: skip
+_BUNDLE = {
+    "name": _text, "version": _text, "loose": _flag, "reverse": _flag, "eol": _flag,
+    "strip": _number_or_none, "manifest": _sha256_or_none, "variants": [_VARIANT],
+    "profile": {"env": _table_of_text, "args": _texts}, "caches": _caches, "origin": _origin,
+}  # fmt: skip
 _STATE = {
     "schema": _number,
     "base": _text,
@@ -268,14 +278,7 @@ _STATE = {
             "dist_info": _text_or_none,
         }
     ],
-    "bundles": [
-        {
-            "name": _text, "version": _text, "loose": _flag, "reverse": _flag, "eol": _flag,
-            "strip": _number_or_none, "manifest": _sha256_or_none, "variants": [_VARIANT],
-            "profile": {"env": _table_of_text, "args": _texts}, "caches": _caches,
-            "origin": _origin,
-        }
-    ],
+    "bundles": [_BUNDLE],
     "files": [
         {
             "root": _number, "path": _path, "before": _ident, "after": _ident,
@@ -305,4 +308,16 @@ _JOURNAL = {
     "caches": [(_absolute, _absolute)],
     "prefix": _absolute_or_none,
     "operations": [_operation],
+}
+_TRIAL = {
+    "schema": _number,
+    "base": _text,
+    "id": _text,
+    "name": _text,
+    "record": _absolute,
+    "command": _text,
+    "by": {"pid": _number, "host": _text, "started": _text_or_none},
+    "since": _number,
+    "bundles": [_BUNDLE],
+    "fingerprint": _sha256_or_none,
 }

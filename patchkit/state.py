@@ -13,6 +13,9 @@ must stay cheap to import (``verify`` needs it) and must not decide what is to b
         undo/           second names of what the transaction replaces
         pristine/       the pristine files (hard links, so that the inode comes back)
         pycs/           byte-code of the pristine modules, put back on revert
+        trial.json      a trial under way, held with flock(2) as long as it lives, and the
+                        set that was applied before it
+        trial/          what that set is made of, by SHA-256
         launch.lock     held, shared, by what was launched, and by nobody while files change
         launches/       who was launched: one note each, held as long as its processes live
         guard           what the check at interpreter start compares (only where it is installed)
@@ -32,13 +35,14 @@ from typing import Any, TypedDict
 
 from .errors import PatchkitError, Refused
 from .fsio import Root, digest
-from .shape import journal_fault, state_fault
+from .shape import journal_fault, state_fault, trial_fault
 
 NAME = ".patchkit"
 SCHEMA = 2
 STATE, JOURNAL, LOCK = f"{NAME}/state.json", f"{NAME}/journal.json", f"{NAME}/lock"
 RESERVE, GUARD = f"{NAME}/reserve", f"{NAME}/guard"
 LAUNCH, LAUNCHES = f"{NAME}/launch.lock", f"{NAME}/launches"
+TRIAL, TRIAL_SET = f"{NAME}/trial.json", f"{NAME}/trial"
 STAGED, UNDO, PRISTINE = f"{NAME}/staged", f"{NAME}/undo", f"{NAME}/pristine"
 PYCS, BLOBS = f"{NAME}/pycs", f"{NAME}/blobs"
 FOLDERS = (STAGED, UNDO, PRISTINE, PYCS, BLOBS)
@@ -194,12 +198,17 @@ class Home:
         journal: dict[str, Any] | None = self._read(JOURNAL)
         return journal
 
+    def read_trial(self) -> dict[str, Any] | None:
+        """The trial under way, or dead, or None."""
+        trial: dict[str, Any] | None = self._read(TRIAL)
+        return trial
+
     def _read(self, name: str) -> Any:
         path = f"{self.holder}/{name}"
         data = read_own(path)
         if data is None:
             return None
-        value = _parse(data, path, state_fault if name == STATE else journal_fault)
+        value = _parse(data, path, _FAULTS[name])
         if value["base"] != self.relative:
             other = os.path.normpath(os.path.join(os.path.realpath(self.holder), value["base"]))
             raise Refused(
@@ -238,6 +247,9 @@ class Home:
             return read_own(f"{self.holder}/{LOCK}", most=MAX_NOTE)
         except (OSError, PatchkitError):
             return None
+
+
+_FAULTS = {STATE: state_fault, JOURNAL: journal_fault, TRIAL: trial_fault}
 
 
 def same(one: Ident | None, other: Ident | None) -> bool:

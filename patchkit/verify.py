@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypedDict
 from .errors import PatchkitError, Refused, SymlinkedFolder
 from .fsio import Root, digest
 from .lock import steady
+from .ongoing import read as read_trial
 from .state import DistributionEntry, FileEntry, Home, Ident, State, ident_on_disk, same
 
 
@@ -43,7 +44,8 @@ def verify_recorded(
         return state, check(home, state, names)
 
     try:
-        return steady(home, timeout, look, lambda found: not found[1])
+        state, problems = steady(home, timeout, look, lambda found: not found[1])
+        return state, [*_dead_trial(home), *problems]
     except Refused as error:
         if error.code != "interrupted":
             raise
@@ -338,6 +340,23 @@ def _judge(
     if finding.line is not None:
         problem["line"] = finding.line
     problems.append(problem)
+
+
+def _dead_trial(home: Home) -> list[Problem]:
+    """A trial whose process is gone: what it tried is still applied, or half switched."""
+    one = read_trial(home)
+    if one is None or one.alive:
+        return []
+    return [
+        Problem(
+            kind="interrupted",
+            bundle=None,
+            file=None,
+            message=f"the {one.described()} was interrupted; what was applied before it is not"
+            " put back yet",
+            hint="patchkit recover",
+        )
+    ]
 
 
 def _interrupted(error: Refused) -> Problem:

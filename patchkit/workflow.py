@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from . import bundles as source
+from . import ongoing
 from .distributions import Distribution, tree_distribution
 from .errors import PatchkitError, Refused, UsageError
 from .fitting import Loaded, Pristine, choose
@@ -30,7 +31,7 @@ from .series import Chosen, Way, from_record, root_name
 from .session import Options, Report, Session, locate, translate
 from .signals import Held, held
 from .staging import preflight
-from .state import BundleEntry, Home, State
+from .state import TRIAL_SET, BundleEntry, Home, State
 
 T = TypeVar("T")
 Wanted = Callable[["State | None"], "list[Chosen]"]
@@ -156,7 +157,7 @@ class _Choice:
                 if state is None or error.bundle not in applied:
                     raise error
                 entry = applied[error.bundle]
-                chosen.append(from_record(session.env, session.home, state, entry))
+                chosen.append(from_record(session.env, session.home, state["bundles"], entry))
             kept = None if self._only else state
             wanted = add_to_set(session, view, kept, chosen, self.without)
         self._chosen = [_with_origin(item) for item in wanted]
@@ -253,7 +254,7 @@ def add_to_set(
             if name in applied:
                 try:
                     assert state is not None
-                    by_name[name] = from_record(env, home, state, applied[name])
+                    by_name[name] = from_record(env, home, state["bundles"], applied[name])
                 except Refused as error:
                     if error.code != "release-changed":
                         raise
@@ -296,7 +297,7 @@ def revert(
         staying = [entry for entry in entries if entry["name"] not in asked]
         chosen = []
         if state is not None:
-            chosen = [from_record(session.env, session.home, state, entry) for entry in staying]
+            chosen = [from_record(session.env, session.home, entries, entry) for entry in staying]
         for item in chosen:
             for requirement in item.bundle.requires:
                 name = split_requirement(requirement)[0]
@@ -312,7 +313,15 @@ def revert(
     with held(options.signals) as signals:
         with signals.at_once():
             session = Session(options)
-        report = _change(session, signals, "revert", wanted, dry_run=dry_run, forget=forget)
+        report = _change(
+            session,
+            signals,
+            "revert",
+            wanted,
+            dry_run=dry_run,
+            forget=forget,
+            to_nothing=everything,
+        )
     report.notes += notes
     return report
 
@@ -374,13 +383,135 @@ def recover(options: Options) -> Report:
             return report
         with hold(session.home, "recover", options.lock_timeout, signals.check) as own:
             roots = Roots(session.home, _taking(session, signals))
+            claim = Claim(session.home)
+            work = _Work(session, signals, "recover", own, roots, claim)
             try:
                 report.data["recovered"] = recover_journal(own, session.home, roots)
                 report.changed = True
+                report.data["trial"] = _end_dead_trial(work, report.notes)
                 refresh(own, session.home)
             finally:
+                claim.close()
                 roots.close()
     return report
+
+
+# -- trials -----------------------------------------------------------------------------
+
+
+def choose_for_trial(session: Session, names: Sequence[str], *, only: bool) -> list[Chosen]:
+    """The set that a trial wants: what is applied with these bundles in it, or with ``only``
+    these and what they require.  Nothing is written."""
+    choice = _Choice(session, names, Way(), only=only)
+    chosen = choice.wanted(session.home.read_state())
+    for name, reason in choice.without.items():
+        session.notes.append(f"{name} has nothing to do here ({reason}), and is no part of the set")
+    return chosen
+
+
+def begin_trial(
+    session: Session, signals: Held, begin: Callable[[Root, State | None, list[Chosen]], T]
+) -> T:
+    """Call ``begin`` (the root that has ``.patchkit``, the state, the set applied) with the
+    environment held, in which nothing is unfinished, and no other trial is under way."""
+    home = session.home
+    with hold(home, "trial", session.options.lock_timeout, signals.check) as own:
+        roots = Roots(home, _taking(session, signals))
+        claim = Claim(home)
+        work = _Work(session, signals, "trial", own, roots, claim)
+        try:
+            if recover_journal(own, home, roots) is not None:
+                session.notes.append("an interrupted command was finished or undone first")
+            _end_dead_trial(work, session.notes)
+            _must_be_the_only_record(session, home)
+            refresh(own, home)
+        finally:
+            claim.close()
+            roots.close()
+        state = home.read_state()
+        entries = [] if state is None else state["bundles"]
+        before = [from_record(session.env, home, entries, entry) for entry in entries]
+        return begin(own, state, before)
+
+
+def switch(
+    session: Session, signals: Held, chosen: list[Chosen], trial: str, *, last: bool = False
+) -> Report:
+    """Make the applied set exactly this one, in one transaction of a trial that is under way.
+    ``last``: files that a package manager put back meanwhile are patched again, too."""
+    state = session.home.read_state()
+    asked = [item.bundle.name for item in chosen] if last else []
+    asked += sorted(_applied(session.home)) if last and state is not None else []
+    return _change(
+        session, signals, "trial", lambda _: chosen, dry_run=False, asked=asked, trial=trial
+    )
+
+
+def end_trial(session: Session, signals: Held) -> None:
+    """Forget the trial that is under way."""
+    with hold(session.home, "trial", session.options.lock_timeout, signals.check) as own:
+        ongoing.end(own)
+
+
+def _end_dead_trial(work: _Work, notes: list[str], trial: str | None = None) -> str | None:
+    """Put back what was applied before a trial whose process is gone; its id.
+
+    Raises :class:`Locked` where it lives, unless it is this ``trial``.
+    """
+    home = work.session.home
+    one = ongoing.read(home)
+    if one is None:
+        ongoing.tidy(work.own)
+        return None
+    if one.id == trial:
+        return None
+    if one.alive:
+        raise ongoing.refusal(one)
+    names = [entry["name"] for entry in one.bundles]
+    work.transact(
+        lambda state: _before(work.session, state, one), asked=[*names, *sorted(_applied(home))]
+    )
+    _forget_trial(work.own, one, notes)
+    return one.id
+
+
+def _before(session: Session, state: State | None, one: ongoing.Ongoing) -> list[Chosen]:
+    """The set that was applied before a trial: as it was recorded, or where another release is
+    installed by now, chosen anew for that."""
+    chosen = []
+    for entry in one.bundles:
+        try:
+            item = from_record(session.env, session.home, one.bundles, entry, TRIAL_SET)
+        except Refused as error:
+            if error.code != "release-changed":
+                raise
+            with Pristine(session.env, session.home, state, [entry["name"]]) as view:
+                item = choose(view, session.folder, entry["name"])
+        chosen.append(item)
+    return chosen
+
+
+def _forget_trial(own: Root, one: ongoing.Ongoing, notes: list[str]) -> None:
+    """The record says first that it died: a trial that is forgotten is marked by nobody."""
+    remark = ongoing.mark(one)
+    ongoing.end(own)
+    names = ", ".join(entry["name"] for entry in one.bundles)
+    notes.append(f"the {one.described()} was interrupted: {names or 'nothing'} is applied again")
+    notes += [] if remark is None else [remark]
+
+
+def _no_trial(session: Session) -> None:
+    """What a change that is not made would have met."""
+    one = ongoing.read(session.home)
+    if one is None:
+        return
+    if one.alive:
+        raise ongoing.refusal(one)
+    raise Refused(
+        f"the {one.described()} was interrupted and is not finished",
+        code="interrupted",
+        hint="patchkit recover",
+    )
 
 
 # -- the one way ------------------------------------------------------------------------
@@ -396,7 +527,11 @@ def _change(
     asked: Sequence[str] = (),
     forget: bool = False,
     edited: Edited = NOTHING,
+    trial: str | None = None,
+    to_nothing: bool = False,
 ) -> Report:
+    """``trial`` is the one that this is a step of; ``to_nothing`` says that nothing stays
+    applied, whatever a dead trial found."""
     home = session.home
     if dry_run:
 
@@ -406,6 +541,7 @@ def _change(
             return state, compute_set(session, state, chosen, asked, forget=forget, edited=edited)
 
         with signals.at_once():
+            _no_trial(session)
             before, planned = steadily(session, look)
             report = _report(session, command, planned, before)
             missing = _missing_permission(home, planned)
@@ -419,30 +555,18 @@ def _change(
     with hold(home, command, session.options.lock_timeout, signals.check) as own:
         roots = Roots(home, _taking(session, signals))
         claim = Claim(home)
+        work = _Work(session, signals, command, own, roots, claim)
+        notes: list[str] = []
         try:
             recovered = recover_journal(own, home, roots)
-            warnings: list[str] = []
-            while True:
-                with signals.at_once():
-                    _must_be_the_only_record(session, home)
-                    before = home.read_state()
-                    chosen = wanted(before)
-                    _hold_sources(home, roots, before, chosen)
-                    planned = compute_set(
-                        session, before, chosen, asked, forget=forget, edited=edited
-                    )
-                if planned.nothing_to_do:
-                    break
-                work, state = planned.work, planned.state
-                if edited is NOTHING:  # else the files stay as they are
-                    claim.take(own, forced=session.options.while_running)
-                try:
-                    warnings = commit(own, home, roots, work, state, signals.check, command)
-                    break
-                except OSError as error:
-                    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-                    if command != "revert" or not full or not release_reserve(own):
-                        raise
+            dropped = ongoing.read(home) if to_nothing else None
+            if dropped is None or dropped.alive:
+                _end_dead_trial(work, notes, trial)
+            before, planned, warnings = work.transact(
+                wanted, asked=asked, forget=forget, edited=edited
+            )
+            if dropped is not None:
+                _forget_trial(own, dropped._replace(bundles=()), notes)
             guarded = refresh(own, home)
         finally:
             claim.close()
@@ -455,7 +579,8 @@ def _change(
             "what was launched from it goes on with what it has imported: restart it"
             " (patchkit status names it)"
         )
-    report.changed = recovered is not None or not planned.nothing_to_do
+    report.changed = recovered is not None or not planned.nothing_to_do or bool(notes)
+    report.notes += notes
     report.notes += planned.work.notes
     report.notes += warnings
     if recovered is not None:
@@ -463,6 +588,64 @@ def _change(
         way = {"forward": "finished", "back": "undone", "tidied": "tidied up"}[recovered]
         report.notes.insert(0, f"an interrupted command was {way} first")
     return report
+
+
+class _Work:
+    """What one transaction needs: the environment that is held, and how."""
+
+    def __init__(
+        self,
+        session: Session,
+        signals: Held,
+        command: str,
+        own: Root,
+        roots: Roots,
+        claim: Claim,
+    ) -> None:
+        self.session = session
+        self.own = own
+        self._signals = signals
+        self._command = command
+        self._roots = roots
+        self._claim = claim
+
+    def transact(
+        self,
+        wanted: Wanted,
+        *,
+        asked: Sequence[str] = (),
+        forget: bool = False,
+        edited: Edited = NOTHING,
+    ) -> tuple[State | None, Planned, list[str]]:
+        """Compute, compare, commit.  Returns the state before it, what was done, and warnings."""
+        session, home, signals = self.session, self.session.home, self._signals
+        warnings: list[str] = []
+        while True:
+            with signals.at_once():
+                _must_be_the_only_record(session, home)
+                before = home.read_state()
+                chosen = wanted(before)
+                _hold_sources(home, self._roots, before, chosen)
+                planned = compute_set(session, before, chosen, asked, forget=forget, edited=edited)
+            if planned.nothing_to_do:
+                return before, planned, warnings
+            self._claim.take(self.own, forced=session.options.while_running)
+            try:
+                warnings = commit(
+                    self.own,
+                    home,
+                    self._roots,
+                    planned.work,
+                    planned.state,
+                    signals.check,
+                    self._command,
+                )
+            except OSError as error:
+                full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+                if self._command != "revert" or not full or not release_reserve(self.own):
+                    raise
+            else:
+                return before, planned, warnings
 
 
 def _taking(session: Session, signals: Held) -> Take:

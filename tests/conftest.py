@@ -320,6 +320,7 @@ SLOW_MODULES = {
         "test_differential",
         "test_docs",
         "test_environment",
+        "test_trial_run",
     ),
     *("test_dialects", "test_gitsource", "test_outside", "test_packaging", "test_promises_corners"),
     *("test_launch_hosts", "test_launch_sync", "test_launch_uv"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +25,12 @@ from tests.releases import ROOT
 
 DOCUMENTS = sorted(
     path
-    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("benchmarks/*.md")]
+    for path in [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *ROOT.glob("examples/*/*.md"),
+        *ROOT.glob("benchmarks/*.md"),
+    ]
 )
 
 
@@ -154,6 +160,18 @@ def test_every_command_that_is_shown_prints_what_is_said(
             )
     assert not wrong, "\n".join(wrong)
     assert releases.diff_snapshots(before, releases.snapshot(venv)) == []
+
+
+@pytest.mark.parametrize("name", ["docs/doctor.md", "examples/eagle-fast-verify/README.md"])
+def test_what_is_shown_of_the_example_is_printed(name: str, cli: Cli) -> None:
+    found = list(shown(ROOT / name))
+    assert found
+    for one in found:
+        program, *arguments = shlex.split(one.command)
+        assert program == "patchkit"
+        result = cli(*arguments, cwd=ROOT)
+        wrong = unlike(one.output, result.stdout + result.stderr)
+        assert wrong is None, f"{name}:{one.line}: expected {wrong!r}, got\n{result}"
 
 
 def test_the_command_table_of_the_readme_is_the_program_s(cli: Cli) -> None:

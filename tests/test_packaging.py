@@ -23,7 +23,17 @@ DISTRIBUTION = "patchkit-sets"
 #: Everything that a build reads; the rest of a checkout is somebody's work.
 SOURCES = (
     *(".ci", ".editorconfig", ".gitignore", "CHANGELOG.md", "LICENSE", "README.md"),
-    *("benchmarks", "demo", "dev.py", "docs", "manifests", "patches", "patchkit", "pyproject.toml"),
+    *(
+        "benchmarks",
+        "demo",
+        "dev.py",
+        "docs",
+        "examples",
+        "manifests",
+        "patches",
+        "patchkit",
+        "pyproject.toml",
+    ),
     "tests",
 )
 
@@ -130,7 +140,7 @@ def test_the_metadata_names_the_licence_the_versions_and_the_command() -> None:
     assert data["Requires-Python"] == ">=3.10"
     required = data.get_all("Requires-Dist") or []
     plain = {re.split(r"[>=<; ]", text)[0].lower() for text in required if "extra" not in text}
-    assert plain == {"click", "gitpython", "packaging", "tomli", "tomlkit", "unidiff"}
+    assert plain == {"click", "gitpython", "jmespath", "packaging", "tomli", "tomlkit", "unidiff"}
 
 
 def test_the_distribution_is_not_called_patchkit() -> None:

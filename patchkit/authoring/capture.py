@@ -63,7 +63,9 @@ def capture(
         applied = []
         if state is not None:
             env, home = session.env, session.home
-            applied = [from_record(env, home, state, entry) for entry in state["bundles"]]
+            applied = [
+                from_record(env, home, state["bundles"], entry) for entry in state["bundles"]
+            ]
         dists = targets(session, state, distributions, _offered(options))
         return state, applied, dists, find(session, state, applied, dists, settings)
 

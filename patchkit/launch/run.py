@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from patchkit import ongoing
 from patchkit.errors import Locked, PatchkitError, UsageError
 from patchkit.launches import VARIABLE, Joined, join, write_note
 from patchkit.lock import holder, is_held
@@ -141,6 +142,10 @@ def _verified(options: Options, wishes: Wishes) -> tuple[Session, Report, State 
     ensured = not wishes.ensure
     while True:
         session = Session(options)
+        trial = ongoing.read(session.home)
+        own = options.environ.get(ongoing.VARIABLE)
+        if trial is not None and trial.alive and trial.id != own and not wishes.dry_run:
+            raise ongoing.refusal(trial)  # it would disturb what is measured, and hold it up
         mark = session.home.mark()
         report, state = verify_in(session, "run", wishes.bundles)
         if report.exit_code and not ensured:

@@ -159,13 +159,15 @@ def trace(
     calls: Collection[str] = CHANGING,
     *,
     done: Callable[[Call, int], object] | None = None,
+    sessions: bool = False,
 ) -> Ended:
     """Run a command to its end; ``stop`` is called before each of ``calls``.
 
     The command is a line, or a function that a fork of this process runs; it returns the exit
     code.  Of the opens only those that write stop, unless ``calls`` holds a call that only
     looks.  ``done`` is called after each that went on, with what it returned (an errno,
-    negative).
+    negative).  With ``sessions`` processes that begin a group of their own are followed as well;
+    the process that calls this must then have no other children.
     """
     program = _filter(calls, opens_that_read=any(name not in CHANGING for name in calls))
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -176,7 +178,7 @@ def trace(
         if not pid:
             _become(command, env, cwd, program, (out.fileno(), err.fileno()))
         try:
-            code = _follow(pid, stop, done)
+            code = _follow(pid, stop, done, sessions=sessions)
         except BaseException:
             _kill_group(pid)
             raise
@@ -260,16 +262,21 @@ def _filter(calls: Collection[str], *, opens_that_read: bool) -> bytes:
 
 
 def _follow(
-    main: int, stop: Callable[[Call], Action], done: Callable[[Call, int], object] | None
+    main: int,
+    stop: Callable[[Call], Action],
+    done: Callable[[Call, int], object] | None,
+    *,
+    sessions: bool = False,
 ) -> int:
     """Wait for every process of the group, and answer their stops; the exit code of the first."""
+    every = -1 if sessions else -main
     code: int | None = None
     started = False
     inside: dict[int, Call] = {}  # between entry and exit of a call, where that is watched
     while True:
         try:
             # At first by its own id: it makes its group itself.
-            pid, status = os.waitpid(-main if started else main, _WALL)
+            pid, status = os.waitpid(every if started else main, _WALL)
         except ChildProcessError:
             assert code is not None
             return code

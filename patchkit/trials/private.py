@@ -1,0 +1,104 @@
+"""What a record tells of the environment variables and the command: what matters, and no
+secret.  Pure.
+
+Owns which variables change what an inference server does, and what looks like a secret: by its
+name, by the marks of known tokens, and by its entropy.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+#: What stands in place of a secret.
+HIDDEN = "(hidden)"
+_MATTER = re.compile(
+    r"(CUDA|NCCL|NV|SGLANG|SGL|VLLM|FLASHINFER|TORCH|PYTORCH|TRITON|OMP|MKL|OPENBLAS|KMP|UCX|GLOO"
+    r"|MSCCL|MSCCLPP|HF|TRANSFORMERS|TOKENIZERS|XLA|ROCM|HIP|HSA|RAY|DG|DEEPEP)_\w+"
+    r"|PYTHON(PATH|OPTIMIZE|HASHSEED|MALLOC|UNBUFFERED)|LD_(LIBRARY_PATH|PRELOAD)"
+    r"|MALLOC_\w+|CUDA_HOME|CUDACXX|CC|CXX|MAX_JOBS|CONDA_DEFAULT_ENV"
+)
+_NAME = re.compile(
+    r"(^|[_-])(TOKEN|SECRET|PASS|PASSWD|PASSWORD|PASSPHRASE|API_?KEY|ACCESS_?KEY|PRIVATE|KEY|KEYS"
+    r"|CREDENTIALS?|CREDS?|AUTH|AUTHORIZATION|BEARER|COOKIE|SIGNATURE|DSN|SESSION)([_-]|$)",
+    re.IGNORECASE,
+)
+_MARK = re.compile(
+    r"(hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|nvapi-|eyJ)[A-Za-z0-9._-]{10,}"
+)
+#: user:password@ of an address.
+_LOGIN = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
+# A run of signs that a token is made of; a path, a version or a word is cut by its signs.
+_RUN = re.compile(r"[A-Za-z0-9+_=-]{20,}")
+#: Bits a sign: random base64 of 20 signs has 4.1 on average, words and numbers with
+#: separators less than 3.8; hexadecimal has at most 4 and needs 32 signs for a secret.
+_BITS = 3.8
+_HEX = re.compile(r"[0-9a-fA-F]{32,}")
+
+
+def environment(variables: Mapping[str, str], always: Iterable[str] = ()) -> dict[str, str]:
+    """The variables that matter, sorted, and those named; secrets are hidden."""
+    named = set(always)
+    return {
+        key: clean(key, value)
+        for key, value in sorted(variables.items())
+        if key in named or _MATTER.fullmatch(key)
+    }
+
+
+def clean(name: str, value: str) -> str:
+    """A variable's value as a record may have it."""
+    if _NAME.search(name) and value and not value.replace(".", "", 1).isdigit():
+        return HIDDEN
+    return HIDDEN if is_secret(value) else _LOGIN.sub(HIDDEN, value)
+
+
+def command(words: Sequence[str]) -> tuple[str, ...]:
+    """A command line as a record may have it."""
+    out: list[str] = []
+    for word in words:
+        option, equals, value = word.partition("=")
+        before = out[-1] if out else ""
+        if equals and option.startswith("-"):
+            out.append(f"{option}={clean(option.lstrip('-'), value)}")
+        elif before.startswith("-") and "=" not in before and not word.startswith("-"):
+            out.append(clean(before.lstrip("-"), word))
+        else:
+            out.append(_LOGIN.sub(HIDDEN, HIDDEN if _MARK.search(word) else word))
+    return tuple(out)
+
+
+def secrets(variables: Mapping[str, str]) -> list[str]:
+    """The values of the variables that are secrets, to be hidden in texts."""
+    return [
+        value for key, value in variables.items() if len(value) >= 8 and clean(key, value) == HIDDEN
+    ]
+
+
+def text(line: str, hidden: Iterable[str]) -> str:
+    """A line of output without known secrets."""
+    for value in hidden:
+        line = line.replace(value, HIDDEN)
+    return _LOGIN.sub(HIDDEN, _MARK.sub(HIDDEN, line))
+
+
+def is_secret(value: str) -> bool:
+    """Whether a text has the mark of a token in it, or a run of signs as random as one."""
+    if _MARK.search(value):
+        return True
+    return any(_is_random(run) for run in _RUN.findall(value))
+
+
+def _is_random(run: str) -> bool:
+    if _HEX.fullmatch(run):
+        return entropy(run) > 3.0
+    kinds = (any(map(test, run)) for test in (str.isdigit, str.isupper, str.islower))
+    return all(kinds) and entropy(run) > _BITS
+
+
+def entropy(value: str) -> float:
+    """Bits for each sign, by how often each one is there (Shannon)."""
+    count = len(value)
+    return -sum(n / count * math.log2(n / count) for n in Counter(value).values())

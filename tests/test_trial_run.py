@@ -1,0 +1,729 @@
+"""``trial run`` and ``trial ab``: one change, one run, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import releases
+from tests.conftest import Cli, Installed, Result
+from tests.support.lab import ALPHA, BETA, STATE, Lab, Site
+
+pytest_plugins = ("tests.support.fixtures",)
+
+#: Says what the patched module holds, as a figure.
+FIGURE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.dont_write_bytecode = True
+from acme import alpha
+print("value:", alpha.second.__code__.co_consts[4], "tok/s")
+"""
+#: Says that it runs, and goes on when somebody opens the pipe.
+WAITS = "import os, sys; print('up', os.getpid(), flush=True); open(sys.argv[1]).read()"
+
+
+@pytest.fixture
+def site(lab: Lab) -> Site:
+    """Bundles on offer: two that patch, and one of settings alone."""
+    lab.bundle("b", {"acme": lab.edit(ALPHA)})
+    lab.bundle("other", {"acme": lab.edit(BETA)})
+    lab.bundle("tree", profile={"env": {"NCCL_ALGO": "Tree"}, "args": ["--size", "1 2"]})
+    return lab.site()
+
+
+def trial(lab: Lab, site: Site, *args: str | Path, check: int | None = 0, **more: Any) -> Result:
+    return lab.run(site, "trial", *args, check=check, **more)
+
+
+def records(lab: Lab) -> list[dict[str, Any]]:
+    return [
+        json.loads(path.read_text()) for path in sorted((lab.bundles / "trials").glob("*.json"))
+    ]
+
+
+def record(lab: Lab) -> dict[str, Any]:
+    (one,) = records(lab)
+    return one
+
+
+def figure(site: Site) -> list[str]:
+    return [sys.executable, "-c", FIGURE, str(site.root)]
+
+
+VALUE = ("--metric", r"value[tok/s]=value: (\d+)")
+
+
+# -- the run ----------------------------------------------------------------------------
+
+
+def test_a_patched_module_gives_the_figure_and_everything_is_as_before(
+    lab: Lab, site: Site
+) -> None:
+    before = site.picture()
+    done = trial(lab, site, "run", "--name", "t", "--bundle", "b", *VALUE, "--", *figure(site))
+    assert "value 1030 tok/s" in done.stdout
+    assert "value: 1030" in done.stderr  # the command's own output
+    assert site.differences(before) == []
+    one = record(lab)
+    assert (one["status"], one["kind"], one["name"]) == ("finished", "run", "t")
+    (bundle,) = one["sets"]["candidate"]["bundles"]
+    assert bundle["name"] == "b" and list(bundle["patches"]) == ["b/acme-0001.patch"]
+    assert len(one["sets"]["candidate"]["fingerprint"]) == 64
+    (run,) = one["runs"]
+    assert run["exit"] == 0 and run["values"] == {"value": 1030.0}
+    assert run["seconds"] > 0 and run["peak_memory_bytes"] > 1 << 20
+    assert one["metrics"] == {"value": {"unit": "tok/s", "better": "higher"}}
+    log = lab.bundles / "trials" / run["log"]
+    assert log.read_text() == "value: 1030 tok/s\n" and run["tail"] == ["value: 1030 tok/s"]
+    assert (lab.bundles / "trials" / "logs" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_module_of_a_real_release_is_tried_without_a_gpu(
+    installed: Installed, cli: Cli, tmp_path: Path
+) -> None:
+    root = installed()
+    before = releases.snapshot(root)
+    code = (
+        "import importlib.util, sys\n"
+        "spec = importlib.util.spec_from_file_location('utils', sys.argv[1])\n"
+        "module = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(module)\n"
+        "print(module.TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES.get(12, {}).get(4, 0) >> 20, 'MiB')\n"
+        "print(sys.argv[2:])\n"
+    )
+    file = root / "sglang/srt/distributed/device_communicators/all_reduce_utils.py"
+    done = cli(
+        *("--root", root, "trial", "ab", "--trials", tmp_path, "--name", "symm-mem"),
+        *("--candidate", "symm-mem-sm120", "--repeat", "1", "--metric", r"size=^(\d+) MiB"),
+        *("--", sys.executable, "-B", "-c", code, file, "{args}"),
+    )
+    assert "['--enable-torch-symm-mem']" in done.stderr and "\n[]\n" in done.stderr
+    (path,) = tmp_path.glob("*.json")
+    values = [(run["set"], run["values"]["size"]) for run in json.loads(path.read_text())["runs"]]
+    assert values[0] == ("baseline", 0.0) and values[1][0] == "candidate" and values[1][1] > 0
+    assert releases.diff_snapshots(before, releases.snapshot(root), releases.IDENTITY) == []
+
+
+def test_what_was_applied_stays_in_the_set_and_is_applied_again(lab: Lab, site: Site) -> None:
+    lab.run(site, "apply", "other")
+    before, state = site.picture(), lab.run(site, "status", "--json").json
+    seen = "import sys; print(open(sys.argv[1]).read().count('1030'))"
+    trial(
+        *(lab, site, "run", "--name", "t", "--bundle", "b", "--metric", r"n=^\d$", "--"),
+        *(sys.executable, "-c", seen, str(site / "acme/beta.py")),
+    )
+    assert [x["name"] for x in record(lab)["sets"]["candidate"]["bundles"]] == ["other", "b"]
+    assert record(lab)["runs"][0]["values"] == {"n": 1.0}
+    after = lab.run(site, "status", "--json").json
+    assert (after["fingerprint"], after["applied"]) == (state["fingerprint"], state["applied"])
+    assert site.differences(before, releases.CONTENTS) == [] or all(
+        STATE in line for line in site.differences(before, releases.CONTENTS)
+    )
+
+
+def test_only_the_bundles_named_are_tried_where_that_is_asked(lab: Lab, site: Site) -> None:
+    lab.run(site, "apply", "other")
+    trial(lab, site, "run", "--name", "t", "--only", "--bundle", "b", "--", "true")
+    assert [x["name"] for x in record(lab)["sets"]["candidate"]["bundles"]] == ["b"]
+    lab.run(site, "verify", "other")
+
+
+def test_the_earlier_set_comes_back_though_its_bundle_is_another_or_gone(
+    lab: Lab, site: Site
+) -> None:
+    lab.run(site, "apply", "other")
+    before = lab.run(site, "status", "--json").json
+    gone = (
+        "import shutil, sys; shutil.rmtree(sys.argv[1] + '/patches/other');"
+        " open(sys.argv[1] + '/manifests/other.toml', 'w').write('changed meanwhile')"
+    )
+    trial(
+        *(lab, site, "run", "--name", "t", "--only", "--bundle", "b"),
+        *("--", sys.executable, "-c", gone, str(lab.bundles)),
+    )
+    after = lab.run(site, "status", "--json").json
+    assert (after["fingerprint"], after["applied"]) == (before["fingerprint"], before["applied"])
+    lab.run(site, "verify")
+
+
+def test_the_profile_reaches_the_command_and_arguments_are_words(lab: Lab, site: Site) -> None:
+    code = "import os, sys; print([os.environ['NCCL_ALGO'], os.environ['X'], *sys.argv[1:]])"
+    base = ("run", "--name", "t", "--bundle", "tree", "--env", "X=1")
+    done = trial(lab, site, *base, "--", sys.executable, "-c", code, "{args}", "end")
+    assert "['Tree', '1', '--size', '1 2', 'end']" in done.stderr
+    done = trial(lab, site, *base, "--append-args", "--", sys.executable, "-c", code, "end")
+    assert "['Tree', '1', 'end', '--size', '1 2']" in done.stderr
+    use = records(lab)[0]["sets"]["candidate"]
+    assert use["environ"] == {"NCCL_ALGO": "Tree", "X": "1"}
+    assert use["arguments"] == ["--size", "1 2"]
+    # A command without a place for them would run another set than the record says.
+    trial(lab, site, *base, "--", sys.executable, "-c", code, check=2)
+
+
+def test_keep_leaves_the_bundles_applied(lab: Lab, site: Site) -> None:
+    trial(lab, site, "run", "--name", "t", "--bundle", "b", "--keep", "--", "true")
+    lab.run(site, "verify", "b")
+    assert lab.run(site, "status", "--json").json["trial"] is None
+
+
+def test_repeat_runs_the_command_again_and_again(lab: Lab, site: Site) -> None:
+    done = trial(
+        *(lab, site, "run", "--name", "t", "--bundle", "b", "--repeat", "3", *VALUE),
+        *("--json", "--", *figure(site)),
+    )
+    runs = done.json["trial"]["runs"]
+    assert [run["values"]["value"] for run in runs] == [1030.0] * 3
+    assert done.json["command"] == "trial run" and done.json["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("exit 7", 7),
+        ("kill -9 $$", 137),
+        ("kill -TERM $$", 143),
+    ],
+)
+def test_the_exit_code_is_the_commands_and_a_failed_run_ends_the_trial(
+    lab: Lab, site: Site, command: str, code: int
+) -> None:
+    before = site.picture()
+    base = ("run", "--name", "t", "--bundle", "b", "--repeat", "3")
+    trial(lab, site, *base, "--", "sh", "-c", command, check=code)
+    assert site.differences(before) == []
+    assert record(lab)["status"] == "failed"
+    assert [run["exit"] for run in record(lab)["runs"]] == [code]
+
+
+def test_a_command_that_is_not_there_is_told_as_a_shell_does(lab: Lab, site: Site) -> None:
+    before = site.picture()
+    done = trial(lab, site, "run", "--name", "t", "--bundle", "b", "--", "no-such", check=127)
+    assert "no-such cannot be run" in done.stderr
+    assert site.differences(before) == [] and record(lab)["status"] == "failed"
+
+
+def test_a_figure_that_is_not_there_fails_the_run(lab: Lab, site: Site) -> None:
+    base = ("run", "--name", "t", "--bundle", "b", "--metric", r"speed=(\d+) tok")
+    done = trial(lab, site, *base, "--", "true", check=1)
+    assert "there is no figure speed in the output" in done.stderr
+    assert record(lab)["status"] == "failed"
+
+
+def test_a_bundle_that_does_not_apply_is_refused_before_anything_is_written(
+    lab: Lab, site: Site
+) -> None:
+    lab.bundle("bad", {"acme": lab.edit(ALPHA).replace(b"second_3 = 103\n", b"second_3 = 104\n")})
+    before = site.picture()
+    trial(lab, site, "run", "--name", "t", "--bundle", "bad", "--", "true", check=3)
+    assert site.differences(before) == []
+    assert [one["status"] for one in records(lab)] in ([], ["failed"])
+
+
+def test_a_ledger_that_cannot_be_written_leaves_no_trial_behind(lab: Lab, site: Site) -> None:
+    before = site.picture()
+    (lab.base / "file").write_text("in the way")
+    base = ("run", "--trials", lab.base / "file", "--name", "t", "--bundle", "b", "--", "true")
+    trial(lab, site, *base, check=4)
+    assert site.differences(before) == []
+
+
+def test_a_full_ledger_does_not_keep_the_environment_from_being_put_back(
+    lab: Lab, site: Site
+) -> None:
+    before = site.picture()
+    ledger = lab.bundles / "trials"
+    away = f"import os; os.rename({str(ledger)!r}, {str(lab.base / 'away')!r});"
+    away += f" open({str(ledger)!r}, 'w')"
+    base = ("run", "--name", "t", "--bundle", "b", "--", sys.executable, "-c", away)
+    trial(lab, site, *base, check=4)
+    assert site.differences(before) == []
+
+
+def test_drift_is_refused_and_nothing_is_recorded(lab: Lab, site: Site) -> None:
+    lab.run(site, "apply", "b")
+    (site / "acme/alpha.py").write_text("by hand\n")
+    done = trial(lab, site, "run", "--name", "t", "--bundle", "other", "--", "true", check=3)
+    assert "not as it is recorded" in done.stderr
+    assert not (lab.bundles / "trials").exists()
+
+
+def test_a_json_file_of_an_earlier_run_does_not_count_for_this_one(
+    lab: Lab, site: Site, tmp_path: Path
+) -> None:
+    file = tmp_path / "out.json"
+    file.write_text('{"speed": {"mean": 1}}')
+    base = ("run", "--name", "t", "--metric-json", f"{file}:speed.mean", "--")
+    done = trial(lab, site, *base, "true", check=1)
+    assert "from before this run" in done.stderr
+    write = f"open({str(file)!r}, 'w').write('{{\"speed\": {{\"mean\": 2.5}}}}')"
+    trial(lab, site, *base, sys.executable, "-c", write)
+    assert records(lab)[-1]["runs"][0]["values"] == {"mean": 2.5}
+    line = ("run", "--name", "t", "--metric-json", "n[ms]=-:a[0]", "--")
+    trial(lab, site, *line, "echo", '{"a": [3]}')
+    assert records(lab)[-1]["runs"][0]["values"] == {"n": 3.0}
+
+
+def test_secrets_are_in_no_record(lab: Lab, site: Site) -> None:
+    token = "hf_" + "aB3dE5fG7hI9jK1lM2nO4pQ6"
+    trial(
+        *(lab, site, "run", "--name", "t", "--bundle", "b", "--env", f"HF_TOKEN={token}"),
+        *("--env", "NCCL_ALGO=Ring", "--", "sh", "-c", "echo $HF_TOKEN", "--api-key", "verysecret"),
+    )
+    text = json.dumps(record(lab))
+    assert token not in text and "verysecret" not in text
+    assert record(lab)["environ"]["NCCL_ALGO"] == "Ring"
+
+
+# -- servers ----------------------------------------------------------------------------
+
+SERVER = """
+import http.server, signal, subprocess, sys
+if "ignore" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+open(sys.argv[1], "w").write(str(child.pid))
+class Handler(http.server.BaseHTTPRequestHandler):
+    asked = 0
+    def do_GET(self):
+        Handler.asked += 1
+        self.send_response(503 if Handler.asked < 3 else 200)
+        self.end_headers()
+        self.wfile.write(b"speed 42")
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+print("port", server.server_port, flush=True)
+open(sys.argv[2], "w").write(str(server.server_port))
+server.serve_forever()
+"""
+
+
+def gone(pid_file: Path) -> bool:
+    """Whether the server's child, in a session of its own, is gone too."""
+    return not Path("/proc", pid_file.read_text().strip()).exists()
+
+
+@pytest.fixture
+def port() -> int:
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        found: int = free.getsockname()[1]
+        return found
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_server_that_becomes_ready_late_is_measured_and_ended(
+    lab: Lab, site: Site, tmp_path: Path, port: int, stubborn: bool
+) -> None:
+    before = site.picture()
+    code = SERVER.replace('("127.0.0.1", 0)', f'("127.0.0.1", {port})')
+    url = f"http://127.0.0.1:{port}/"
+    ask = f"import urllib.request as u; print(u.urlopen('{url}').read().decode())"
+    done = trial(
+        *(lab, site, "run", "--name", "t", "--bundle", "b", "--ready-url", url),
+        *("--measure", f'{sys.executable} -c "{ask}"', "--metric", r"speed=speed (\d+)"),
+        *("--grace", "0.3" if stubborn else "20", "--", sys.executable, "-c", code),
+        *(str(tmp_path / "pid"), str(tmp_path / "port"), *(["ignore"] if stubborn else [])),
+    )
+    (run,) = record(lab)["runs"]
+    assert run["values"] == {"speed": 42.0} and run["exit"] == 0
+    assert 0 < run["ready_seconds"] <= run["seconds"]
+    assert "speed 42" in done.stderr
+    assert gone(tmp_path / "pid") and site.differences(before) == []
+
+
+def test_a_server_that_is_never_ready_is_ended_and_the_run_failed(
+    lab: Lab, site: Site, tmp_path: Path
+) -> None:
+    before = site.picture()
+    stubborn = f"trap '' TERM; setsid sleep 1000 & echo $! > {tmp_path}/pid; echo loading; wait"
+    done = trial(
+        *(lab, site, "run", "--name", "t", "--bundle", "b", "--ready-pattern", "fired up"),
+        *("--ready-timeout", "1", "--grace", "0.2", "--", "sh", "-c", stubborn),
+        check=124,
+    )
+    assert "it was not ready within 1 s" in done.stderr
+    assert record(lab)["status"] == "failed" and record(lab)["runs"][0]["tail"] == ["loading"]
+    assert gone(tmp_path / "pid") and site.differences(before) == []
+
+
+def test_a_terminal_shows_how_long_a_server_loads(lab: Lab, site: Site) -> None:
+    ours, theirs = os.openpty()
+    command = lab.command(
+        site,
+        *("trial", "run", "--name", "t", "--ready-pattern", "x", "--ready-timeout", "2.5"),
+        *("--", "sleep", "1000"),
+    )
+    process = subprocess.Popen(command, env=lab.child_env, stdin=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    try:
+        while b"not ready yet, 1 s of 2 s" not in seen:
+            seen += os.read(ours, 4096)
+    finally:
+        process.terminate()
+        assert process.wait() in (124, 143)
+        os.close(ours)
+
+
+def test_a_server_that_ends_before_it_is_ready_has_failed(lab: Lab, site: Site) -> None:
+    base = ("run", "--name", "t", "--ready-pattern", "x", "--measure", "true", "--")
+    done = trial(lab, site, *base, "sh", "-c", "echo oom; exit 0", check=1)
+    assert "ended with exit code 0 before it was ready" in done.stderr
+
+
+def test_a_pattern_in_the_output_makes_a_server_ready(lab: Lab, site: Site, tmp_path: Path) -> None:
+    trial(
+        *(lab, site, "run", "--name", "t", "--ready-pattern", r"^port \d+", "--grace", "5"),
+        *("--measure", "echo measured 7", "--metric", r"m=measured (\d+)", "--"),
+        *(sys.executable, "-c", SERVER, tmp_path / "pid", tmp_path / "port"),
+    )
+    assert record(lab)["runs"][0]["values"] == {"m": 7.0}
+    assert gone(tmp_path / "pid")
+
+
+def test_what_a_command_leaves_running_is_ended_with_it(
+    lab: Lab, site: Site, tmp_path: Path
+) -> None:
+    leave = (
+        f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 1000' &"
+        f" while [ ! -s {tmp_path}/pid ]; do :; done"
+    )
+    trial(lab, site, "run", "--name", "t", "--bundle", "b", "--", "sh", "-c", leave)
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+# -- others, meanwhile ------------------------------------------------------------------
+
+
+@contextmanager
+def under_way(
+    lab: Lab, site: Site, *args: str, code: str = WAITS
+) -> Iterator[tuple[subprocess.Popen[bytes], Path, bytes]]:
+    """A trial whose command runs; it goes on when the pipe is opened for writing.  The last is
+    what it said first."""
+    pipe = lab.folder("pipe") / "pipe"
+    os.mkfifo(pipe)
+    command = lab.command(
+        site,
+        *("trial", "run", "--name", "t", "--bundle", "b", "--grace", "5", *args),
+        *("--", sys.executable, "-c", code, str(pipe)),
+    )
+    process = subprocess.Popen(
+        command, env=lab.child_env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    assert process.stderr is not None
+    try:
+        line = b""
+        while b"up" not in line:
+            line = process.stderr.readline()
+            assert line or process.poll() is None
+        yield process, pipe, line
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def let_go(pipe: Path) -> None:
+    pipe.write_bytes(b"")
+
+
+def test_while_a_trial_lives_no_other_command_changes_the_environment(lab: Lab, site: Site) -> None:
+    before = site.picture()
+    with under_way(lab, site) as (process, pipe, _):
+        for args in (
+            *(("apply", "other"), ("revert", "--all"), ("recover",), ("apply", "-n", "other")),
+            ("trial", "run", "--name", "u", "--bundle", "other", "--", "true"),
+            ("run", "--bundle", "b", "--", "true"),
+        ):
+            done = lab.run(site, *args, check=5)
+            assert f"trial t of process {process.pid}" in done.stderr, args
+        status = lab.run(site, "status", "--json").json
+        assert status["trial"]["pid"] == process.pid and status["problems"] == []
+        assert "trial: t, of process" in lab.run(site, "status").stdout
+        lab.run(site, "verify", "b")
+        for args in (("verdict", "t", "win"), ("rm", "t")):
+            assert "--force" in trial(lab, site, *args, check=3).stderr
+        let_go(pipe)
+        assert process.wait() == 0
+    assert site.differences(before) == []
+    assert record(lab)["status"] == "finished"
+
+
+def test_the_command_may_verify_as_a_launch_hook_does(lab: Lab, site: Site) -> None:
+    hook = lab.command(site, "verify", "b")
+    trial(lab, site, "run", "--name", "t", "--bundle", "b", "--", *hook)
+    launch = lab.command(site, "run", "--bundle", "b", "--", "echo", "launched")
+    done = trial(lab, site, "run", "--name", "t", "--bundle", "b", "--", *launch)
+    assert "launched" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_passed_on_to_the_whole_group_and_everything_is_put_back(
+    lab: Lab, site: Site, number: signal.Signals
+) -> None:
+    before = site.picture()
+    code = (
+        "import os, signal, sys, time\n"
+        "def told(number, frame):\n"
+        "    who = ['parent', 'child'][os.getpid() != top]\n"
+        "    os.write(1, f'{who} {number}\\n'.encode())\n"
+        "    os._exit(0)\n"
+        "top = os.getpid()\n"
+        "for number in (1, 2, 15): signal.signal(number, told)\n"
+        "if not os.fork():\n"
+        "    while True: signal.pause()\n"
+        "print('up', flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    with under_way(lab, site, code=code) as (process, _, _):
+        process.send_signal(number)
+        assert process.wait() == 128 + number
+    assert site.differences(before) == []
+    one = record(lab)
+    assert one["status"] == "interrupted" and one["runs"][0]["exit"] == 128 + number
+    log = (lab.bundles / "trials" / one["runs"][0]["log"]).read_text().splitlines()
+    assert sorted(log) == [f"child {int(number)}", f"parent {int(number)}", "up"]
+
+
+# -- trials that died -------------------------------------------------------------------
+
+
+@contextmanager
+def dead(lab: Lab, site: Site, *args: str) -> Iterator[None]:
+    """A trial whose process was killed while its command ran."""
+    with under_way(lab, site, *args) as (process, _, line):
+        command = os.pidfd_open(int(line.split()[-1]))
+        process.kill()
+        process.wait()
+        assert select.select([command], [], [], 30)[0]  # the command is gone with it
+        os.close(command)
+    yield
+
+
+@pytest.mark.parametrize(
+    "finisher", [("recover",), ("apply", "other"), ("revert", "--all"), ("revert", "other")]
+)
+def test_the_next_command_finishes_a_trial_that_died(
+    lab: Lab, site: Site, finisher: tuple[str, ...]
+) -> None:
+    lab.run(site, "apply", "other")
+    before = lab.run(site, "status", "--json").json
+    with dead(lab, site, "--only"):
+        problem = lab.run(site, "verify", "--json", check=1).json["problems"][0]
+        assert problem["kind"] == "interrupted" and "trial t of process" in problem["message"]
+        status = lab.run(site, "status", "--json").json
+        assert status["next"] == "patchkit recover" and status["trial"]["alive"] is False
+        assert record(lab)["status"] == "running"
+        done = lab.run(site, *finisher)
+    assert record(lab)["status"] == "interrupted" and record(lab)["ended"]
+    lab.run(site, "verify")
+    after = lab.run(site, "status", "--json").json
+    if finisher[0] == "revert":
+        assert after["applied"] == [] and not (site / STATE).exists()
+    else:
+        assert (after["fingerprint"], after["applied"]) == (
+            before["fingerprint"],
+            before["applied"],
+        )
+        assert "trial t" in done.stderr + done.stdout or "trial" in done.stdout
+
+
+def test_another_trial_finishes_the_one_that_died(lab: Lab, site: Site) -> None:
+    before = site.picture()
+    with dead(lab, site):
+        trial(lab, site, "run", "--name", "second", "--bundle", "other", *("--", "true"))
+    assert site.differences(before) == []
+    assert {one["name"]: one["status"] for one in records(lab)} == {
+        "t": "interrupted",
+        "second": "finished",
+    }
+    second = next(one for one in records(lab) if one["name"] == "second")
+    assert [one["name"] for one in second["sets"]["candidate"]["bundles"]] == ["other"]
+
+
+def test_a_dead_trial_is_finished_though_bundles_and_ledger_are_gone(lab: Lab, site: Site) -> None:
+    lab.run(site, "apply", "other")
+    before = lab.run(site, "status", "--json").json
+    with dead(lab, site, "--only"):
+        shutil.rmtree(lab.bundles / "trials")
+        shutil.rmtree(lab.bundles / "patches" / "other")
+        lab.run(site, "recover")
+    assert lab.run(site, "status", "--json").json["fingerprint"] == before["fingerprint"]
+
+
+def test_a_dry_run_says_that_a_trial_died_and_changes_nothing(lab: Lab, site: Site) -> None:
+    with dead(lab, site):
+        before = site.picture()
+        done = lab.run(site, "apply", "-n", "other", check=3)
+        assert "patchkit recover" in done.stderr
+        assert site.differences(before) == []
+
+
+# -- ab ---------------------------------------------------------------------------------
+
+
+def test_ab_runs_in_turn_and_tells_a_difference_from_noise(lab: Lab, site: Site) -> None:
+    before = site.picture()
+    done = trial(
+        *(lab, site, "ab", "--name", "t", "--candidate", "b", "--repeat", "4", *VALUE),
+        *("--", *figure(site)),
+    )
+    one = record(lab)
+    assert [run["set"][0] for run in one["runs"]] == list("bccbbccb")
+    found = one["comparison"]["value"]
+    assert (found["baseline"], found["candidate"], found["n"]) == (103.0, 1030.0, [4, 4])
+    assert found["beyond_noise"] is True and found["p"] == pytest.approx(2 / 70, abs=1e-6)
+    assert found["ratio"] == pytest.approx(10)
+    assert "better, beyond the noise" in done.stdout
+    assert site.differences(before) == []
+
+
+def test_ab_of_the_same_command_without_a_figure_compares_wall_time(lab: Lab, site: Site) -> None:
+    trial(lab, site, "ab", "--name", "t", "--candidate", "b", "--repeat", "3", "--", "true")
+    found = record(lab)["comparison"]["seconds"]
+    assert found["beyond_noise"] is False and found["n"] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "more", [("--candidate", "other"), ("--candidate", "NCCL_ALGO=Tree"), ("--baseline", "other")]
+)
+def test_more_than_one_change_is_refused_unless_it_is_meant(
+    lab: Lab, site: Site, more: tuple[str, ...]
+) -> None:
+    base = ("ab", "--name", "t", "--candidate", "b", *more, "--repeat", "1")
+    done = trial(lab, site, *base, "--", "true", check=3)
+    assert "differ in 2 things" in done.stderr and not (lab.bundles / "trials").exists()
+    trial(lab, site, *base, "--confounded", "--", "true")
+    assert record(lab)["confounded"].startswith("2 changes at once: ")
+
+
+def test_a_setting_alone_is_one_change_and_no_change_is_none(lab: Lab, site: Site) -> None:
+    base = ("ab", "--name", "t", "--repeat", "1")
+    seen = ("--metric", "algo=^([01])$", "--", "sh", "-c", 'test "$A" = 1; echo $?')
+    trial(lab, site, *base, "--baseline", "b", "--candidate", "b", "--candidate", "A=1", *seen)
+    assert [run["values"]["algo"] for run in record(lab)["runs"]] == [1.0, 0.0]
+    done = trial(lab, site, *base, "--baseline", "b", "--candidate", "b", *seen, check=3)
+    assert "nothing to compare" in done.stderr
+
+
+def test_several_bundles_in_one_run_are_recorded_as_confounded(lab: Lab, site: Site) -> None:
+    trial(lab, site, "run", "--name", "t", "--bundle", "b", "--bundle", "other", "--", "true")
+    assert record(lab)["confounded"] == "2 changes at once: b; other"
+
+
+# -- the ledger -------------------------------------------------------------------------
+
+
+def test_a_dead_end_is_said_before_it_is_tried_or_applied_again(lab: Lab, site: Site) -> None:
+    base = ("run", "--name", "t", "--bundle", "b", "--", "true")
+    trial(lab, site, *base)
+    trial(
+        *(lab, site, "verdict", "t", "dead-end", "--reason", "no kernel"),
+        *("--cause", "a table", "--unblock", 'cuda >= "13"'),
+    )
+    said = "this set is a dead end (trial t, "
+    done = trial(lab, site, *base[:5], "--json", *base[5:])
+    assert said in done.stderr and "no kernel" in done.stderr
+    assert done.json["dead_end"]["unblock"] == 'cuda >= "13"'
+    done = lab.run(site, "apply", "--json", "b")
+    assert said in done.stderr and done.json["dead_end"]["reason"] == "no kernel"
+    lab.run(site, "revert", "--all")
+    # Another set, and another version of it, are not known to be one.
+    assert lab.run(site, "apply", "--json", "b", "other").json["dead_end"] is None
+    lab.run(site, "revert", "--all")
+    # A later verdict of the same set takes the place of it.
+    trial(lab, site, "verdict", "t", "win")
+    assert said not in lab.run(site, "apply", "b").stderr
+
+
+def test_the_commands_of_the_ledger(lab: Lab, site: Site, tmp_path: Path) -> None:
+    trial(lab, site, "run", "--name", "one", "--bundle", "b", *VALUE, "--", *figure(site))
+    trial(lab, site, "run", "--name", "two", "--bundle", "tree", "--", "true", "{args}")
+    trial(lab, site, "verdict", "one", "win", "--reason", "faster", "--by", "me")
+    rows = trial(lab, site, "list", "--json").json["trials"]
+    assert [(row["name"], row["verdict"]) for row in rows] == [("one", "win"), ("two", None)]
+    assert rows[0]["figures"] == {"value": 1030.0}
+    only = trial(lab, site, "list", "--verdict", "none", "--json").json["trials"]
+    assert [row["name"] for row in only] == ["two"]
+    assert "faster" in trial(lab, site, "list").stdout
+    shown = trial(lab, site, "show", "one")
+    assert "verdict: win" in shown.stdout and "command:" in shown.stdout
+    listed = trial(lab, site, "export").stdout
+    assert [one["name"] for one in json.loads(listed)] == ["one", "two"]
+    out = tmp_path / "out.csv"
+    trial(lab, site, "export", "--format", "csv", "--output", out)
+    lines = out.read_text().splitlines()
+    assert lines[0].startswith("id,name,kind,status,verdict") and len(lines) == 3
+    assert ",value,1030.0,tok/s,higher" in lines[1]
+    trial(lab, site, "rm", "one", "two")
+    assert trial(lab, site, "list").stdout == "no trials\n"
+    trial(lab, site, "show", "one", check=3)
+
+
+def test_a_trial_whose_environment_is_gone_is_removed_by_force(lab: Lab, site: Site) -> None:
+    with dead(lab, site):
+        shutil.rmtree(site.root)
+    trial(lab, lab.site(), "rm", "t", "--force")
+    assert records(lab) == []
+
+
+def test_the_ledger_is_where_it_is_named(lab: Lab, site: Site, tmp_path: Path) -> None:
+    base = ("run", "--name", "t", "--", "true")
+    trial(lab, site, *base, env={"PATCHKIT_TRIALS": str(tmp_path / "a")})
+    trial(lab, site, "run", "--trials", tmp_path / "b", *base[1:])
+    assert len(list((tmp_path / "a").glob("*.json"))) == 1
+    assert len(list((tmp_path / "b").glob("*.json"))) == 1
+    assert not (lab.bundles / "trials").exists()
+
+
+def test_the_repository_of_the_bundles_is_in_the_record(lab: Lab, site: Site) -> None:
+    lab.git(lab.bundles, "init", "-q")
+    lab.git(lab.bundles, "add", "-A")
+    lab.git(lab.bundles, "commit", "-qm", "bundles")
+    head = lab.git(lab.bundles, "rev-parse", "HEAD").strip()
+    base = ("run", "--name", "t", "--bundle", "b", "--", "true")
+    trial(lab, site, *base)
+    assert records(lab)[0]["repository"] == {
+        "path": str(lab.bundles),
+        "commit": head,
+        "clean": True,
+    }
+    with open(lab.bundles / "manifests/b.toml", "a") as file:
+        file.write("# changed\n")
+    trial(lab, site, *base)
+    assert records(lab)[1]["repository"]["clean"] is False
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("run", "--name", "a b", "--", "true"), "name of a trial"),
+        (("run", "--name", "t"), "no command"),
+        (("run", "--name", "t", "--measure", "x", "--", "true"), "--ready-url"),
+        (("run", "--name", "t", "--metric", "x", "--", "true"), "NAME=REGEX"),
+        (("run", "--name", "t", "--metric", "x=(", "--", "true"), "regular expression"),
+        (("run", "--name", "t", "--metric-json", "f:[", "--", "true"), "jmespath"),
+        (("run", "--name", "t", "--read", "x", "--", "true"), "sglang-serving"),
+        (("run", "--name", "t", "--ready-pattern", "(", "--", "true"), "regular expression"),
+        (("run", "--name", "t", "--env", "X", "--", "true"), "NAME=VALUE"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_with_what_is_right(
+    lab: Lab, site: Site, args: tuple[str, ...], said: str
+) -> None:
+    assert said in trial(lab, site, *args, check=2).stderr
+    assert not (lab.bundles / "trials").exists() and not (site / STATE).exists()
