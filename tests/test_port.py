@@ -235,6 +235,31 @@ def test_continue_is_held_to_the_assertions(acme: Releases) -> None:
     assert folder.exists()
 
 
+def test_continue_after_a_kill_does_not_write_twice(acme: Releases) -> None:
+    """Killed between the bundle's files and the folder's end."""
+    folder = conflicting(acme)
+    (folder / f"1/{PATH}").write_text(OLD.replace(ALPHA[1], ALPHA[2]))
+    kept = acme.folder / "kept"
+    shutil.copytree(folder, kept)
+    acme.port("--continue")
+    written = acme.manifest()
+    shutil.copytree(kept, folder)
+    (outcome,) = acme.port("--continue")["releases"]
+    assert outcome["state"] == "holds" and not folder.exists()
+    assert acme.manifest() == written
+
+
+def test_a_folder_that_a_kill_cut_short_is_made_anew(acme: Releases) -> None:
+    folder = conflicting(acme)
+    aside = folder.with_name("b.new")
+    folder.rename(aside)
+    (aside / "port.json").unlink()
+    again = Path(acme.port("--to", "1.1", check=3)["releases"][0]["folder"])
+    assert again == folder and (folder / "port.json").exists() and not aside.exists()
+    acme.port("--abort")
+    assert not folder.parent.exists()
+
+
 def test_abort_leaves_no_trace(acme: Releases) -> None:
     folder = conflicting(acme)
     acme.run("port", "b", "--abort")

@@ -19,6 +19,7 @@ from patchkit.fsio import digest, walk_files
 from patchkit.jit import is_generator
 from patchkit.manifest import parse_manifest, select_variant
 from patchkit.model import Assertion
+from patchkit.publishing import publish
 from patchkit.releases.sources import Settings
 from patchkit.series import Chosen, Part, PatchBytes, from_record
 from patchkit.session import Options, Report, Session
@@ -88,12 +89,12 @@ def capture(
     # All is computed and checked before the first byte is written.
     workflow.adopt(session, chosen, found.edited(), state, dry_run=True)
     before = place.read(folder, made.contents)
-    written = [] if dry_run else place.write(folder, made.contents)
+    written = [] if dry_run else publish(folder, made.contents)
     try:
         report = workflow.adopt(session, chosen, found.edited(), state, dry_run=dry_run)
     except BaseException:
         if not dry_run and not session.home.is_unfinished(session.home.mark()):
-            place.restore(folder, before)
+            publish(folder, before)
         raise
     report.data["written"] = written
     return _told(report, made.as_json(folder), found, made.notes)

@@ -19,6 +19,7 @@ from patchkit.errors import PatchkitError, Refused, UsageError
 from patchkit.mapping import Known, map_patch
 from patchkit.model import Assertion, FileState
 from patchkit.patchfile import parse
+from patchkit.publishing import publish
 from patchkit.releases.sources import Settings
 from patchkit.session import Options, Report
 
@@ -116,7 +117,7 @@ def import_patches(
                 confirm=confirm,
                 generators=lambda _: generators(),
             )
-    written = [] if dry_run else place.write(folder, made.contents)
+    written = [] if dry_run else publish(folder, made.contents)
     report = Report("import", {**made.as_json(folder), "written": written}, changed=bool(written))
     report.data["release"] = {"distribution": base.distribution, "version": base.version}
     report.data["left_out"] = [one._asdict() for one in left]

@@ -9,6 +9,7 @@ from patchkit.bundles import read_patch
 from patchkit.errors import Refused, UsageError
 from patchkit.lint import named_patches
 from patchkit.model import FileState
+from patchkit.publishing import publish
 from patchkit.releases.sources import Settings
 from patchkit.session import Options, Report
 
@@ -205,7 +206,7 @@ def report_of(command: str, folder: str, made: draft.Draft, *, dry_run: bool) ->
     present = place.read(folder, made.contents)
     changed = {path: data for path, data in made.contents.items() if data != present[path]}
     if not dry_run:
-        place.write(folder, changed)
+        publish(folder, changed)
     report = Report(command, made.as_json(folder), changed=bool(changed) and not dry_run)
     full = {path: f"{folder}/{path}" for path in changed}
     report.data["written"] = [full[p] for p in changed if changed[p] is not None]

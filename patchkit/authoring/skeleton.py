@@ -8,6 +8,7 @@ from patchkit.distributions import find_distribution
 from patchkit.environment import open_environment
 from patchkit.errors import PatchkitError
 from patchkit.names import normalise
+from patchkit.publishing import publish
 from patchkit.session import Options, Report
 
 from . import draft, manifests, place
@@ -60,7 +61,7 @@ def new(
         )
     manifest += _REST.format(distribution=names[0] if names else "sglang")
     contents = {f"manifests/{name}.toml": manifests.checked(manifest, name)}
-    written = [] if dry_run else place.write(folder, contents)
+    written = [] if dry_run else publish(folder, contents)
     report = Report(
         "new",
         {"bundle": name, "folder": folder, "written": written},

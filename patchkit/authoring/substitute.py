@@ -11,6 +11,7 @@ from patchkit import bundles as source
 from patchkit.distributions import owner
 from patchkit.errors import Refused, UsageError
 from patchkit.model import Assertion, FileState
+from patchkit.publishing import publish
 from patchkit.releases.sources import Settings
 from patchkit.session import Options, Report
 
@@ -155,7 +156,7 @@ def sed(
                 confirm=confirm,
                 generators=lambda _: base.generators(),
             )
-    written = [] if dry_run else place.write(folder, made.contents)
+    written = [] if dry_run else publish(folder, made.contents)
     report = Report("sed", {**made.as_json(folder), "written": written}, changed=bool(written))
     report.data["substitutions"] = [hit._asdict() for hit in hits]
     report.notes += made.notes

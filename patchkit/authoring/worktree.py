@@ -67,8 +67,7 @@ def edit(
     if discard:
         return _discard(folder, name, path, dry_run=dry_run)
     if os.path.isdir(path):
-        note = _read_note(path, name)
-        _must_be_the_same(folder, name, note)
+        note = _current(folder, name, _read_note(path, name))
     elif dry_run:
         note = {}
     else:
@@ -114,8 +113,7 @@ def refresh(
             bundle=name,
             hint=f"patchkit edit {name} lays its patches out as commits",
         )
-    note = _read_note(path, name)
-    _must_be_the_same(folder, name, note)
+    note = _current(folder, name, _read_note(path, name))
     tree = Scratch(path)
     commits = _commits(tree, name, note)
     release = f"{note['distribution']}=={note['version']}"
@@ -128,16 +126,16 @@ def refresh(
             )
     except PatchkitError as error:
         raise error.at(bundle=name) from None
+    names = next(v.patches for t in made.bundle.targets for v in t.variants if _is_of(t, v, note))
+    written = _noted(made.manifest, [Item(one, made.patch(one)) for one in names])
+    if not dry_run:  # first what will be there, so that a kill between the two is no puzzle
+        _write_note(path, {**note, "coming": written})
     report = report_of("refresh", folder, made, dry_run=dry_run)
     report.data["series"] = [
         {"path": item.path, "state": state} for item, state in zip(items, states, strict=True)
     ]
     if not dry_run:
-        names = next(
-            v.patches for t in made.bundle.targets for v in t.variants if _is_of(t, v, note)
-        )
-        written = [Item(one, made.patch(one)) for one in names]
-        _write_note(path, {**note, **_noted(folder, name, written)})
+        _write_note(path, {**note, **written})
     return report
 
 
@@ -169,7 +167,7 @@ def _lay_out(work: Work, path: str, files: Sequence[str]) -> dict[str, Any]:
         "distribution": work.base.distribution,
         "version": work.base.version,
         "base": base,
-        **_noted(work.folder, work.bundle.name, work.items),
+        **_noted(read_manifest(work.folder, work.bundle.name), work.items),
     }
     _write_note(aside, note)
     scratch.move(aside, path)
@@ -182,9 +180,9 @@ def _is_of(target: Target, variant: Variant, note: Mapping[str, Any]) -> bool:
     )
 
 
-def _noted(folder: str, name: str, items: Sequence[Item]) -> dict[str, Any]:
+def _noted(manifest: bytes, items: Sequence[Item]) -> dict[str, Any]:
     return {
-        "manifest": digest(read_manifest(folder, name)),
+        "manifest": digest(manifest),
         "patches": [[item.path, digest(item.data)] for item in items],
     }
 
@@ -207,6 +205,21 @@ def _read_note(path: str, name: str) -> dict[str, Any]:
     return note
 
 
+def _current(folder: str, name: str, note: dict[str, Any]) -> dict[str, Any]:
+    """The note, with what a refresh that was killed had written already.
+
+    Raises :class:`Refused` where the bundle is another one than was laid out.
+    """
+    coming = note.pop("coming", None)
+    if coming is not None and digest(read_manifest(folder, name)) == coming["manifest"]:
+        found = place.read(folder, [f"patches/{path}" for path, _ in coming["patches"]])
+        now = {path: None if data is None else digest(data) for path, data in found.items()}
+        if now == {f"patches/{path}": sha256 for path, sha256 in coming["patches"]}:
+            return {**note, **coming}
+    _must_be_the_same(folder, name, note)
+    return note
+
+
 def _must_be_the_same(folder: str, name: str, note: Mapping[str, Any]) -> None:
     if digest(read_manifest(folder, name)) != note["manifest"]:
         raise Refused(
@@ -216,7 +229,7 @@ def _must_be_the_same(folder: str, name: str, note: Mapping[str, Any]) -> None:
             hint=f"take the change back; or drop the commits: patchkit edit --discard {name}",
         )
     for path, sha256 in note["patches"]:
-        with_data = place.read(folder, {f"patches/{path}": None})[f"patches/{path}"]
+        with_data = place.read(folder, [f"patches/{path}"])[f"patches/{path}"]
         if with_data is None or digest(with_data) != sha256:
             raise Refused(
                 f"{path} was changed since it was laid out",

@@ -14,14 +14,15 @@ from patchkit.compiled import judged
 from patchkit.errors import PatchkitError, Refused, UsageError
 from patchkit.fit import made_for
 from patchkit.fitting import asserts_for
-from patchkit.fsio import make_root
-from patchkit.lint import lock_bytes
+from patchkit.fsio import digest
+from patchkit.lint import named_patches
 from patchkit.linting import must_not_be_shipped
-from patchkit.manifest import parse_manifest, release_order, version_matches
+from patchkit.manifest import parse_manifest, release_order, render_lock, version_matches
 from patchkit.model import Assertion, Bundle, Target, Variant
 from patchkit.porting.engine import port as merge
 from patchkit.porting.engine import port_chain
 from patchkit.porting.model import Ported
+from patchkit.publishing import publish
 from patchkit.releases.fetch import matching
 from patchkit.releases.locking import pristine_entries
 from patchkit.releases.model import Asked, canonical
@@ -318,24 +319,22 @@ class Porter:
 
     def _save(self, name: str, patches: Mapping[str, bytes], manifest: str) -> tuple[str, ...]:
         must_not_be_shipped(self.folder)
-        root = make_root(self.folder)
-        written = []
-        try:
-            for path, data in patches.items():
-                root.make_folders(f"patches/{path}")
-                root.replace(f"patches/{path}", data)
-                written.append(f"patches/{path}")
-            root.replace(f"manifests/{name}.toml", manifest.encode())
-            written.append(f"manifests/{name}.toml")
-            lock = lock_bytes(
-                self.folder, name, lambda b, read: pristine_entries(b, read, self._at_hand())
-            )
-            if lock is not None:
-                root.replace(f"manifests/{name}.lock", lock)
-                written.append(f"manifests/{name}.lock")
-        finally:
-            root.close()
-        return tuple(written)
+        before = source.load_bundle(self.folder, name)
+        bundle = parse_manifest(manifest.encode(), name)
+
+        def read(path: str) -> bytes:
+            data = patches.get(path)
+            return source.read_patch_file(self.folder, path, name) if data is None else data
+
+        locked = bundle._replace(lock=before.lock, pristine=before.pristine)
+        entries = pristine_entries(locked, read, self._at_hand())
+        contents = {f"patches/{path}": data for path, data in patches.items()}
+        contents[f"manifests/{name}.toml"] = manifest.encode()
+        digests = {path: digest(read(path)) for path in named_patches(bundle)}
+        if digests or before.lock is not None:
+            contents[f"manifests/{name}.lock"] = render_lock(digests, entries)
+        publish(self.folder, contents)
+        return tuple(contents)
 
     def _at_hand(self) -> Settings:
         settings = self.settings
@@ -382,6 +381,10 @@ class Porter:
         target = _target(bundle, job["distribution"])
         read = source.patch_reader(self.folder, bundle)
         variant = next((v for v in target.variants if v.versions == job["variant"]), None)
+        done = self._was_written(bundle, target, job["version"], read)
+        if done is not None:
+            work.remove(self.folder, name)
+            return done
         if variant is None:
             raise Refused(
                 f"the variant {job['variant']} is gone from manifests/{name}.toml",
@@ -410,6 +413,16 @@ class Porter:
         if not self.dry_run:
             work.remove(self.folder, name)
         return outcome
+
+    def _was_written(
+        self, bundle: Bundle, target: Target, version: str, read: Callable[[str], bytes]
+    ) -> Outcome | None:
+        """What a port that was killed had written already; None where it had not."""
+        with open_release(target.distribution, version, self.settings) as release:
+            verdict = prove(bundle, target, release, read)
+        if not verdict.holds:
+            return None
+        return Outcome(target.distribution, version, "holds", _why(verdict))
 
 
 def _parse_to(bundle: Bundle, text: str) -> tuple[Target, Asked]:
