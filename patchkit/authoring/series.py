@@ -141,7 +141,7 @@ def rewritten(
     wrong = draft.outdated(work.bundle, work.base.distribution, work.base.version, states, notes)
     text = manifests.drop_assertions(work.text, wrong)
     kept = [one for number, one in enumerate(work.bundle.asserts) if number not in wrong]
-    found = [one for one in _suggested(work, series, suggest_for) if not _says(kept, one)]
+    found = [one for one in _suggested(work, series, final, suggest_for) if not _says(kept, one)]
     if sum(len(target.variants) for target in work.bundle.targets) > 1:
         found = [one._replace(versions=work.variant.versions) for one in found]
     if found and confirm is not None and not confirm(found):
@@ -167,12 +167,16 @@ def rewritten(
     )
 
 
-def _suggested(work: Work, series: Series, items: Sequence[Item]) -> list[Assertion]:
+def _suggested(
+    work: Work, series: Series, items: Sequence[Item], wanted: Sequence[Item]
+) -> list[Assertion]:
+    """For the patches that are wanted; the others are what they stand on."""
     found: list[Assertion] = []
+    texts = {item.data for item in wanted}
     seen = Series(work.base)
-    for item in items:
+    for item in items if wanted else ():
         mapping, _, _ = seen.apply(item.path, item.data, work.strip)
-        for mapped in mapping.files:
+        for mapped in mapping.files if item.data in texts else ():
             was, now = work.base.read(mapped.old or mapped.path), series.read(mapped.path)
             if now is None or b"\0" in now.data:
                 continue
