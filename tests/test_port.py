@@ -231,8 +231,13 @@ def test_continue_takes_what_was_merged_by_hand(acme: Releases) -> None:
 def test_continue_is_held_to_the_assertions(acme: Releases) -> None:
     folder = conflicting(acme)
     (folder / f"1/{PATH}").write_text(OLD.replace(ALPHA[1], OTHER + "    other = 2\n"))
-    assert "not yet" in acme.run("port", "b", "--continue", check=3).stderr
+    refused = acme.run("port", "b", "--continue", check=3).stderr
+    assert "not yet" in refused and "a range without 1.1" in refused
     assert folder.exists()
+    manifest = acme.lab.bundles / "manifests/b.toml"
+    manifest.write_text(acme.manifest().replace('"message"', '"versions" = "!=1.1", "message"'))
+    (outcome,) = acme.port("--continue")["releases"]
+    assert outcome["state"] == "ported"
 
 
 def test_continue_after_a_kill_does_not_write_twice(acme: Releases) -> None:

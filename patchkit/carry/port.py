@@ -402,12 +402,17 @@ class Porter:
             best = Candidate(base, variant, made, ported, moved, failed)
             if not best.is_clean:
                 reason = failed or "; ".join(_reasons_of(ported.conflicts))
+                way = f"mend the files in {work.folder_of(self.folder, name)}"
+                if failed:
+                    way += (
+                        f", or give that assertion a range without {release.version}"
+                        f" (versions = …) in manifests/{name}.toml"
+                    )
                 raise Refused(
                     f"not yet: {reason}",
                     code="port-conflict",
                     bundle=name,
-                    hint=f"mend the files in {work.folder_of(self.folder, name)}, then patchkit"
-                    f" port {name} --continue",
+                    hint=f"{way}; then patchkit port {name} --continue",
                 )
             outcome = self._write(bundle, target, release, best)
         if not self.dry_run:
