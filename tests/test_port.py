@@ -223,6 +223,8 @@ def test_continue_takes_what_was_merged_by_hand(acme: Releases) -> None:
     (folder / f"1/{PATH}").write_text(OLD.replace(ALPHA[1], ALPHA[2]))
     (outcome,) = acme.port("--continue")["releases"]
     assert outcome["state"] == "ported"
+    hunks = [(one["outcome"], one["reason"]) for one in outcome["files"][0]["hunks"]]
+    assert hunks == [("merged", "by hand")]
     assert not folder.exists()
     later = OLD.replace(ALPHA[1], OTHER)
     assert acme.applied("1.1", {PATH: later})[PATH] == OLD.replace(ALPHA[1], ALPHA[2])
