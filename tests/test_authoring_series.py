@@ -74,8 +74,11 @@ def test_what_was_not_touched_comes_back_byte_for_byte(lab: Lab, site: Site) -> 
     assert data["written"] == [] and digests(lab) == before
     # A shell is started there on a terminal alone; an editor where it is asked for.
     lab.run(site, "edit", "mine", "--editor", env={"EDITOR": "touch --", "VISUAL": None})
+    lab.git(Path(tree), "commit", "-q", "--allow-empty", "-m", "Nothing at all")
+    emptied = lab.run(site, "refresh", "mine")
+    assert "left out: Nothing at all" in emptied.stderr and digests(lab) == before
     gone = lab.json(site, "edit", "mine", "--discard")
-    assert gone["work_tree"] is None and not os.path.exists(tree)
+    assert gone["work_tree"] is None and not os.path.exists(os.path.dirname(tree))
     assert digests(lab) == before
 
 

@@ -199,6 +199,14 @@ def _from_checkout(folder: str, commits: str) -> list[Given]:
     if ".." not in commits:
         commits = f"{commits}^..{commits}"
     with repository(folder) as repo:
+        listed = ("rev-list", "--max-count=1", "--end-of-options", commits)
+        status, _ = run_git(repo, folder, *listed, fine=(0, 128))
+        if status:
+            raise Refused(
+                f"{folder} has no commits {commits}",
+                code="no-source",
+                hint=f"git -C {folder} log --oneline --all shows what there is",
+            )
         _, top = run_git(repo, folder, "rev-parse", "--show-toplevel")
         _, data = run_git(
             *(repo, os.fsdecode(top.rstrip(b"\n")), "-c", "core.quotePath=true"),

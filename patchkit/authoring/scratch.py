@@ -190,6 +190,12 @@ def remove(path: str) -> None:
     shutil.rmtree(path)
 
 
+def remove_if_bare(path: str) -> None:
+    """Take the folder of the repositories away, where there is none left in it."""
+    if os.listdir(path) == [".gitignore"]:
+        shutil.rmtree(path)
+
+
 def folder(path: str) -> str:
     """An empty folder for a repository that stays, with those above it."""
     os.makedirs(path)

@@ -121,6 +121,7 @@ def refresh(
         opened = opened_work(options, settings, name, release, f"patchkit refresh {name}")
         with opened as work:
             items, states, changed = _items(options, work, tree, commits)
+            empty = [one.message.partition("\n")[0] for one in commits if not one.after]
             made = rewritten(
                 work, items, settings, suggest_for=changed if with_asserts else (), confirm=confirm
             )
@@ -131,6 +132,7 @@ def refresh(
     if not dry_run:  # first what will be there, so that a kill between the two is no puzzle
         _write_note(path, {**note, "coming": written})
     report = report_of("refresh", folder, made, dry_run=dry_run)
+    report.notes += [f"left out: {subject}, a commit that changes nothing" for subject in empty]
     report.data["series"] = [
         {"path": item.path, "state": state} for item, state in zip(items, states, strict=True)
     ]
@@ -246,6 +248,7 @@ def _discard(folder: str, name: str, path: str, *, dry_run: bool) -> Report:
         _read_note(path, name)
         if not dry_run:
             scratch.remove(path)
+            scratch.remove_if_bare(os.path.dirname(path))
     report = Report(
         "edit", {"bundle": name, "folder": folder, "work_tree": None}, changed=there and not dry_run
     )
@@ -290,7 +293,7 @@ def _commits(tree: Scratch, name: str, note: Mapping[str, Any]) -> list[Commit]:
             f"there are changes in {tree.path} that are in no commit",
             code="not-committed",
             bundle=name,
-            hint=f"put them into one: git -C {tree.path} commit -a --amend, or without --amend",
+            hint=f"git -C {tree.path} add -A, then commit --amend, or a commit of its own",
             detail=tuple(left[:10]),
         )
     lines = tree.run("rev-list", "--reverse", "--parents", f"{note['base']}..HEAD").split("\n")
