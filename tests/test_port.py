@@ -158,6 +158,36 @@ def test_context_that_changed_is_merged_into_a_variant_of_its_own(acme: Releases
     assert again["releases"][0]["state"] == "holds"
 
 
+def test_a_range_that_claims_the_release_falsely_gives_it_up(acme: Releases) -> None:
+    """Else two variants would be for it, and every command would refuse the bundle."""
+    acme.add("1.1", {PATH: OLD.replace("    second_2 = 102\n", "    second_2 = 99\n")})
+    acme.bundle()
+    manifest = acme.lab.bundles / "manifests/b.toml"
+    manifest.write_text(acme.manifest().replace("==1.0", ">=1.0,<2"))
+    acme.run("lint", "--update-lock", "b", check=None, source=False)
+    assert acme.run("matrix", "b", "--releases", "acme==1.1", check=1)
+    (outcome,) = acme.port("--to", "1.1")["releases"]
+    assert (outcome["state"], outcome["variant"]) == ("ported", "==1.1")
+    assert '">=1.0,<2,!=1.1"' in acme.manifest()
+    assert acme.run("lint", "b", source=False).exit_code == 0
+    acme.run("matrix", "b", "--releases", "acme>=1")
+    lock = (acme.lab.bundles / "manifests/b.lock").read_text()
+    assert 'versions = ">=1.0,<2,!=1.1"\nreleases = ["1.0"]' in lock
+
+
+def test_a_variant_for_that_release_alone_is_not_taken_away(acme: Releases) -> None:
+    acme.add("1.1", {PATH: OLD.replace("    second_2 = 102\n", "    second_2 = 99\n")})
+    acme.bundle()
+    acme.port("--to", "1.1")
+    other = acme.lab.bundles / "patches/b/acme-1.1/0001-alpha.patch"
+    other.write_bytes(acme.lab.edit(ALPHA))
+    acme.run("lint", "--update-lock", "b", check=None, source=False)
+    before = acme.manifest()
+    refused = acme.run("port", "b", "--to", "1.1", check=3).stderr
+    assert "for acme 1.1 alone" in refused and "hint: take it out of" in refused
+    assert acme.manifest() == before
+
+
 def test_a_file_that_moved_takes_patch_and_assertion_along(acme: Releases) -> None:
     acme.add("1.1", {"acme/moved/deep.py": OLD, "acme/moved/__init__.py": ""}, without=(PATH,))
     acme.bundle()

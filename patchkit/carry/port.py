@@ -30,8 +30,8 @@ from patchkit.releases.prove import Verdict, prove
 from patchkit.releases.sources import Release, Settings, known_versions, open_release
 from patchkit.session import Options
 
+from . import claims, work
 from . import manifest as text_of
-from . import work
 from .series import Made, header, made_on, patch_text, slug
 
 #: Called with what is being done, how many are done, and how many there are.
@@ -253,6 +253,10 @@ class Porter:
             text = file.read()
         outcome = best.ported.outcome
         name, version = target.distribution, release.version
+        claim = claims.claiming(target, version)
+        if claim is not None:
+            narrower = self._without(bundle, target, claim, version)
+            text = text_of.with_range(text, name, claim.versions, narrower)
         contents: dict[str, bytes] = {}
         if outcome in ("upstream", "gone"):
             key = "upstream" if outcome == "upstream" else "unneeded"
@@ -262,7 +266,9 @@ class Porter:
             )
             state, shown = key, f"=={version}"
         else:
-            widened = self._widened(bundle, target, release, best)
+            widened = None
+            if claim is not best.variant:
+                widened = self._widened(bundle, target, release, best)
             state = "widened" if widened is not None else "ported"
             if widened is not None:
                 made = text_of.with_range(text, name, best.variant.versions, widened)
@@ -279,6 +285,23 @@ class Porter:
         parse_manifest(made.encode(), bundle.name)
         written = () if self.dry_run else self._save(bundle.name, contents, made)
         return Outcome(name, version, state, "", variant=shown, written=written, **common)
+
+    def _without(self, bundle: Bundle, target: Target, claim: Variant, version: str) -> str:
+        """The range of a variant that claims a release and does not hold there, without it."""
+        made = (r for one in made_for(bundle, target, claim) for r in one.releases)
+        narrower = claims.narrower(
+            claim.versions, version, {*made, *self._all(target.distribution)}
+        )
+        if narrower is None:
+            raise Refused(
+                f"the variant {claim.versions} is for {target.distribution} {version} alone, and"
+                " does not hold there",
+                code="variant-claims",
+                bundle=bundle.name,
+                hint=f"take it out of manifests/{bundle.name}.toml; or, of a fork that says it is"
+                f" {version}, give that a version of its own ({version}+fork)",
+            )
+        return narrower
 
     def _widened(
         self, bundle: Bundle, target: Target, release: Release, best: Candidate
@@ -326,7 +349,7 @@ class Porter:
             data = patches.get(path)
             return source.read_patch_file(self.folder, path, name) if data is None else data
 
-        locked = bundle._replace(lock=before.lock, pristine=before.pristine)
+        locked = bundle._replace(lock=before.lock, pristine=claims.with_new_ranges(bundle, before))
         entries = pristine_entries(locked, read, self._at_hand())
         contents = {f"patches/{path}": data for path, data in patches.items()}
         contents[f"manifests/{name}.toml"] = manifest.encode()
