@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from patchkit.carry.manifest import wider, with_assertions, with_range, with_variant
 from tests import releases
 from tests.conftest import Cli
+from tests.support.editable import CORE, checkout, installed_editable
 from tests.support.lab import ACME, ALPHA, Lab
 from tests.support.wheels import Dist, build_wheel
 
@@ -330,6 +332,50 @@ def test_the_installed_release_is_ported_to(acme: Releases) -> None:
     )
     acme.lab.run(site, "apply", "b")
     assert site.text(PATH) == later.replace(ALPHA[1], ALPHA[2])
+
+
+def test_what_is_installed_counts_and_not_another_release_of_that_version(acme: Releases) -> None:
+    """A fork says that it is 1.1; the 1.1 at hand holds already what the fork does not."""
+    acme.add("1.1", {PATH: OLD.replace(ALPHA[1], ALPHA[2])})
+    acme.bundle()
+    acme.run("fetch", "acme==1.1", "--all")
+    later = OLD.replace("    second_2 = ", "    changed_2 = ", 1)
+    site = acme.lab.site(Dist("acme", "1.1", {**ACME.files, PATH: later}))
+    where = (*site.where, "--bundles", acme.lab.bundles, "--json", "port", "b", "--to-installed")
+    (outcome,) = acme.lab.cli(*where, "--offline", env=acme.env).json["releases"]
+    assert outcome["state"] == "ported"
+    acme.lab.run(site, "apply", "b")
+    assert site.text(PATH) == later.replace(ALPHA[1], ALPHA[2])
+
+
+def test_an_editable_checkout_is_ported_to_as_head_has_it(lab: Lab) -> None:
+    folder = checkout(lab)
+    path = CORE[0].partition("/")[2]
+    expression = f"s/{CORE[1].strip()}$/{CORE[2].strip()}/"
+    lab.run(installed_editable(lab, folder, "uv"), "sed", "mine", path, expression)
+    lab.git(folder, "tag", "v1.0")
+    core = folder / CORE[0]
+    (backend,) = folder.glob("**/backend.py")
+    core.write_text(core.read_text().replace("second_2 = ", "changed_2 = ", 1))
+    backend.write_text(
+        re.sub(r"(gitted-|gitted\\nVersion: )1\.0", r"\g<1>1.1", backend.read_text())
+    )
+    lab.git(folder, "commit", "-qam", "later")
+    site = installed_editable(lab, folder, "pip")
+    where = ("--offline", "--checkout", folder)
+    (outcome,) = lab.json(site, "port", "mine", "--to-installed", *where)["releases"]
+    assert (outcome["state"], outcome["version"]) == ("ported", "1.1")
+    lab.run(site, "apply", "mine")
+    lab.run(site, "verify", "mine")
+    assert "changed_2 = " in core.read_text() and CORE[2] in core.read_text()
+
+
+def test_what_is_not_installed_is_said_to_be_so(acme: Releases) -> None:
+    acme.bundle()
+    site = acme.lab.site(Dist("other", "1", {"other/__init__.py": ""}))
+    where = (*site.where, "--bundles", acme.lab.bundles, "port", "b", "--to-installed")
+    refused = acme.lab.cli(*where, "--offline", env=acme.env, check=3).stderr
+    assert "none of what b patches is installed" in refused and "--python PATH" in refused
 
 
 # -- the manifest -----------------------------------------------------------------------

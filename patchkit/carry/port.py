@@ -27,7 +27,7 @@ from patchkit.releases.fetch import matching
 from patchkit.releases.locking import pristine_entries
 from patchkit.releases.model import Asked, canonical
 from patchkit.releases.prove import Verdict, prove
-from patchkit.releases.sources import Release, Settings, known_versions, open_release
+from patchkit.releases.sources import Release, Settings, known_versions, open_present, open_release
 from patchkit.session import Options
 
 from . import claims, work
@@ -100,20 +100,29 @@ class Porter:
 
     def asked(
         self, bundle: Bundle, to: Sequence[str], *, installed: bool
-    ) -> list[tuple[Target, str]]:
-        """The (target, release) pairs, oldest first.  A ``to`` without a name is of the
-        bundle's first distribution."""
+    ) -> list[tuple[Target, str, bool]]:
+        """The targets with their releases, oldest first, and whether what the environment has
+        is meant.  A ``to`` without a name is of the bundle's first distribution."""
         if not bundle.targets:
             raise UsageError(f"{bundle.name} patches nothing: it is a setting")
-        pairs: list[tuple[Target, str]] = []
+        pairs: list[tuple[Target, str, bool]] = []
         for one in to:
             target, asked = _parse_to(bundle, one)
-            pairs += [(target, version) for version in matching(asked, self.settings)]
+            pairs += [(target, version, False) for version in matching(asked, self.settings)]
         if installed:
             for target in bundle.targets:
-                version = self.settings.installed_version(target.distribution)
+                version = self.settings.present_version(target.distribution)
                 if version is not None:
-                    pairs.append((target, version))
+                    pairs.append((target, version, True))
+        if installed and not pairs:
+            names = ", ".join(target.distribution for target in bundle.targets)
+            raise Refused(
+                f"none of what {bundle.name} patches is installed as a wheel or from a git"
+                f" checkout: {names}",
+                code="not-installed",
+                bundle=bundle.name,
+                hint="name an environment: --python PATH (an interpreter or venv folder)",
+            )
         if not pairs:
             raise UsageError(
                 "which release is it to be carried to?",
@@ -123,12 +132,13 @@ class Porter:
 
     # -- one release ------------------------------------------------------------------
 
-    def carry(self, name: str, target_name: str, version: str) -> Outcome:
-        """Port a bundle to one release, and write it down."""
+    def carry(self, name: str, target_name: str, version: str, *, present: bool = False) -> Outcome:
+        """Port a bundle to one release, and write it down; with ``present`` to what the
+        environment has, whatever it says that it is."""
         bundle = source.load_bundle(self.folder, name)
         target = _target(bundle, target_name)
         read = source.patch_reader(self.folder, bundle)
-        with open_release(target.distribution, version, self.settings) as release:
+        with self._opened(target, version, present=present) as release:
             verdict = prove(bundle, target, release, read)
             if verdict.holds:
                 return Outcome(target.distribution, version, "holds", _why(verdict))
@@ -140,7 +150,12 @@ class Porter:
                     " patchkit lint --update-lock",
                 )
             with best.base:
-                return self._write(bundle, target, release, best)
+                return self._write(bundle, target, release, best, present=present)
+
+    def _opened(self, target: Target, version: str, *, present: bool) -> Release:
+        if present:
+            return open_present(target.distribution, self.settings)
+        return open_release(target.distribution, version, self.settings)
 
     def try_all(
         self, bundle: Bundle, target: Target, release: Release, read: Callable[[str], bytes]
@@ -242,11 +257,13 @@ class Porter:
 
     # -- writing ----------------------------------------------------------------------
 
-    def _write(self, bundle: Bundle, target: Target, release: Release, best: Candidate) -> Outcome:
+    def _write(
+        self, bundle: Bundle, target: Target, release: Release, best: Candidate, *, present: bool
+    ) -> Outcome:
         files = tuple(_files(best.ported))
         common: dict[str, Any] = {"base": best.base.version, "files": files}
         if not best.is_clean:
-            return self._conflict(bundle, target, release, best, common)
+            return self._conflict(bundle, target, release, best, common, present=present)
         with open(
             os.path.join(self.folder, "manifests", f"{bundle.name}.toml"), encoding="utf-8"
         ) as file:
@@ -377,6 +394,8 @@ class Porter:
         release: Release,
         best: Candidate,
         common: dict[str, Any],
+        *,
+        present: bool,
     ) -> Outcome:
         conflicts = best.ported.conflicts
         reason = best.failed or "; ".join(_reasons_of(conflicts)) or "the three sides disagree"
@@ -388,6 +407,7 @@ class Porter:
                 "version": release.version,
                 "base": best.base.version,
                 "variant": best.variant.versions,
+                "present": present,
             }
             folder = work.write(self.folder, bundle.name, job, best.ported, whole=not conflicts)
         return Outcome(
@@ -404,7 +424,8 @@ class Porter:
         target = _target(bundle, job["distribution"])
         read = source.patch_reader(self.folder, bundle)
         variant = next((v for v in target.variants if v.versions == job["variant"]), None)
-        done = self._was_written(bundle, target, job["version"], read)
+        present = bool(job.get("present"))
+        done = self._was_written(bundle, target, job["version"], read, present=present)
         if done is not None:
             work.remove(self.folder, name)
             return done
@@ -417,7 +438,7 @@ class Porter:
             )
         with (
             open_release(target.distribution, job["base"], self.settings) as base,
-            open_release(target.distribution, job["version"], self.settings) as release,
+            self._opened(target, job["version"], present=present) as release,
         ):
             made = made_on(variant, base, read)
             ported = merge(base, release, made.edits, resolved)
@@ -437,16 +458,22 @@ class Porter:
                     bundle=name,
                     hint=f"{way}; then patchkit port {name} --continue",
                 )
-            outcome = self._write(bundle, target, release, best)
+            outcome = self._write(bundle, target, release, best, present=present)
         if not self.dry_run:
             work.remove(self.folder, name)
         return outcome
 
     def _was_written(
-        self, bundle: Bundle, target: Target, version: str, read: Callable[[str], bytes]
+        self,
+        bundle: Bundle,
+        target: Target,
+        version: str,
+        read: Callable[[str], bytes],
+        *,
+        present: bool,
     ) -> Outcome | None:
         """What a port that was killed had written already; None where it had not."""
-        with open_release(target.distribution, version, self.settings) as release:
+        with self._opened(target, version, present=present) as release:
             verdict = prove(bundle, target, release, read)
         if not verdict.holds:
             return None
