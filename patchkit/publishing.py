@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from .errors import Fault, Locked
+from .errors import Fault, Locked, Refused
 from .fsio import Root, make_root
 
 Contents = Mapping[str, "bytes | None"]
@@ -30,12 +30,14 @@ _SCHEMA = 1
 _PATIENCE = 10.0
 
 
-def publish(folder: str, contents: Contents) -> list[str]:
+def publish(folder: str, contents: Contents, expected: Contents | None = None) -> list[str]:
     """Make files hold these bytes (None: be gone) below a bundle directory, which is made where
-    it is not there.  Returns the absolute paths: patches, then the lock, then the manifest.
+    it is not there.  Returns those that differed, absolute: patches, then the lock, then the
+    manifest.
 
     On an error or a signal everything is as it was.  Raises :class:`Locked` where another one
-    writes for too long.
+    writes for too long, and :class:`Refused` where one of the ``expected`` files, which the new
+    ones were made of, holds something else by now.
     """
     paths = sorted(contents, key=_order)
     for part in ("manifests", "patches"):
@@ -44,13 +46,20 @@ def publish(folder: str, contents: Contents) -> list[str]:
     try:
         with _locked(root):
             _finish(root)
+            for path, data in (expected or {}).items():
+                if _present(root, path) != data:
+                    raise Refused(
+                        f"{root.full(path)} was changed meanwhile",
+                        code="changed-meanwhile",
+                        hint="run the same command again",
+                    )
             changes = [path for path in paths if contents[path] != _present(root, path)]
             if changes:
                 _stage(root, {path: contents[path] for path in changes})
                 _finish(root)
     finally:
         root.close()
-    return [os.path.join(folder, path) for path in paths]
+    return [os.path.join(folder, path) for path in changes]
 
 
 def is_unfinished(folder: str) -> bool:

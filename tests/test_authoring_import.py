@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from patchkit.assertions import evaluate
-from patchkit.authoring.manifests import assertion_table
 from patchkit.authoring.suggest import blocks, suggestions
 from patchkit.manifest import parse_manifest
 from patchkit.patchfile import parse
+from patchkit.writing.manifests import assertion_table
 from tests.conftest import Cli, Git, MakeVenv
 from tests.support.lab import ACME, ALPHA, BETA, GAMMA, Lab, changed, write_tree
 

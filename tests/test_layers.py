@@ -31,7 +31,7 @@ PURE = {
     "assertions",
     "manifest",
     "paths",
-    *("plan", "recount", "fit", "syntax", "unified", "porting"),
+    *("plan", "stack", "recount", "fit", "syntax", "unified", "porting"),
 }
 
 #: What a pure module cannot import: input and output, clocks, processes, the command line.

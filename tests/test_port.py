@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from patchkit.carry.manifest import wider, with_assertions, with_range, with_variant
+from patchkit.carry.ranges import wider
 from tests import releases
 from tests.conftest import Cli
 from tests.support.editable import CORE, checkout, installed_editable
@@ -376,43 +376,6 @@ def test_what_is_not_installed_is_said_to_be_so(acme: Releases) -> None:
     where = (*site.where, "--bundles", acme.lab.bundles, "port", "b", "--to-installed")
     refused = acme.lab.cli(*where, "--offline", env=acme.env, check=3).stderr
     assert "none of what b patches is installed" in refused and "--python PATH" in refused
-
-
-# -- the manifest -----------------------------------------------------------------------
-
-MANIFEST = """\
-# what is said at the top
-schema = 1
-name = "b"
-version = "1"
-
-[[target]]
-distribution = "Acme"   # as upstream writes it
-[[target.variant]]
-versions = "==1.0"  # the first
-patches = ["b/a.patch"]
-
-[[assert]]
-distribution = "acme"
-file = "acme/a.py"
-text = "x"
-"""
-
-
-def test_comments_and_layout_are_kept() -> None:
-    made = with_variant(MANIFEST, "acme", {"versions": "==1.1", "patches": ["b/c.patch"]}, before=1)
-    made = with_range(made, "acme", "==1.0", ">=1.0,<=1.0.1")
-    made = with_assertions(made, [(0, "acme/b.py", "1.1")])
-    for comment in ("# what is said at the top", "# as upstream writes it", "# the first"):
-        assert comment in made
-    from patchkit.manifest import parse_manifest
-
-    bundle = parse_manifest(made.encode(), "b")
-    assert [v.versions for v in bundle.targets[0].variants] == [">=1.0,<=1.0.1", "==1.1"]
-    assert [(a.file, a.versions) for a in bundle.asserts] == [
-        ("acme/a.py", "!=1.1"),
-        ("acme/b.py", "==1.1"),
-    ]
 
 
 @pytest.mark.parametrize(

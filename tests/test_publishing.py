@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from patchkit import bundles, publishing
-from patchkit.errors import Fault, Locked
+from patchkit.errors import Fault, Locked, Refused
 
 BEFORE = {
     "manifests/one.toml": b"old manifest",
@@ -190,3 +190,18 @@ def test_a_list_of_changes_that_is_none_is_named(tmp_path: Path) -> None:
         bundles.bundle_dir(str(tmp_path), {}, "/")
     assert str(tmp_path / ".writing") in str(caught.value.hint)
     assert found(tmp_path).items() >= BEFORE.items()
+
+
+def test_what_was_made_of_files_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
+    make(tmp_path)
+    path = "manifests/one.toml"
+    (tmp_path / path).write_bytes(b"by another one")
+    with pytest.raises(Refused) as caught:
+        publishing.publish(str(tmp_path), CHANGES, {path: BEFORE[path]})
+    assert caught.value.code == "changed-meanwhile"
+    assert found(tmp_path) == {**BEFORE, path: b"by another one"}
+    with pytest.raises(Refused):
+        publishing.publish(str(tmp_path), CHANGES, {path: None})
+    written = publishing.publish(str(tmp_path), CHANGES, {path: b"by another one"})
+    assert [os.path.relpath(one, tmp_path) for one in written][-2:] == ["manifests/one.lock", path]
+    assert found(tmp_path) == AFTER

@@ -24,10 +24,12 @@ from patchkit.releases.sources import Settings
 from patchkit.series import Chosen, Part, PatchBytes, from_record
 from patchkit.session import Options, Report, Session
 from patchkit.state import State
+from patchkit.writing.bundle import Draft
+from patchkit.writing.headers import Head
+from patchkit.writing.who import author_of, today
 
 from . import draft, place
 from .edits import Edit, Found, find, targets
-from .headers import Head
 
 
 def capture(
@@ -89,7 +91,7 @@ def capture(
     # All is computed and checked before the first byte is written.
     workflow.adopt(session, chosen, found.edited(), state, dry_run=True)
     before = place.read(folder, made.contents)
-    written = [] if dry_run else publish(folder, made.contents)
+    written = [] if dry_run else made.write(folder)
     try:
         report = workflow.adopt(session, chosen, found.edited(), state, dry_run=dry_run)
     except BaseException:
@@ -180,9 +182,9 @@ def _draft(
     one_per_file: bool,
     with_asserts: bool,
     confirm: Callable[[list[Assertion]], bool] | None,
-) -> draft.Draft:
+) -> Draft:
     environ = session.options.environ
-    who = draft.author(environ, author)
+    who = author_of(environ, author)
     subject, _, text = (message or name.replace("-", " ").capitalize()).partition("\n")
     recorded = {}
     needed: list[str] = []
@@ -210,7 +212,7 @@ def _draft(
                 Head(
                     f"{subject} ({group[0].path})" if one_per_file and len(edits) > 1 else subject,
                     text.strip("\n"),
-                ).having(origin=origin, author=who, last_update=draft.today(environ)),
+                ).having(origin=origin, author=who, last_update=today(environ)),
                 {edit.path: edit.before for edit in group if edit.before is not None},
                 {edit.path: edit.after for edit in group},
             )
@@ -251,7 +253,7 @@ def _generators(found: Found, distribution: str) -> Mapping[str, bytes]:
     return out
 
 
-def _chosen(session: Session, made: draft.Draft) -> Chosen:
+def _chosen(session: Session, made: Draft) -> Chosen:
     parts = []
     for target in made.bundle.targets:
         dist = find_distribution(session.env, target.distribution)

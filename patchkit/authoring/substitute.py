@@ -11,13 +11,14 @@ from patchkit import bundles as source
 from patchkit.distributions import owner
 from patchkit.errors import Refused, UsageError
 from patchkit.model import Assertion, FileState
-from patchkit.publishing import publish
 from patchkit.releases.sources import Settings
 from patchkit.session import Options, Report
+from patchkit.stack import Stack
+from patchkit.writing.headers import Head
+from patchkit.writing.who import author_of, today
 
 from . import draft, place, suggest
-from .base import Base, Series, asked, opened, version_of
-from .headers import Head
+from .base import Base, asked, opened, version_of
 
 
 class Expression(NamedTuple):
@@ -106,8 +107,7 @@ def sed(
     if not there:
         place.check_new_name(folder, name)
     with ExitStack() as stack:
-        series = _series(settings, folder, name if there else None, file, release, stack)
-        base = series.base
+        base, series = _series(settings, folder, name if there else None, file, release, stack)
         state = series.read(file)
         if state is None:
             raise Refused(
@@ -128,8 +128,8 @@ def sed(
         )
         head = Head(subject, rest.strip("\n")).having(
             origin=f"vendor, substituted in {base.distribution} {base.version}",
-            author=draft.author(options.environ, author),
-            last_update=draft.today(options.environ),
+            author=author_of(options.environ, author),
+            last_update=today(options.environ),
         )
         change = draft.Change(head, {file: state}, {file: after})
         piece = draft.Piece(base.distribution, base.version, [change], base.digests([file]))
@@ -156,7 +156,7 @@ def sed(
                 confirm=confirm,
                 generators=lambda _: base.generators(),
             )
-    written = [] if dry_run else publish(folder, made.contents)
+    written = [] if dry_run else made.write(folder)
     report = Report("sed", {**made.as_json(folder), "written": written}, changed=bool(written))
     report.data["substitutions"] = [hit._asdict() for hit in hits]
     report.notes += made.notes
@@ -196,8 +196,8 @@ def _series(
     file: str,
     release: str | None,
     stack: ExitStack,
-) -> Series:
-    """The release, with the patches that the bundle has for it."""
+) -> tuple[Base, Stack]:
+    """The release, and with the patches that the bundle has for it."""
     distribution, version = asked(release)
     if distribution is None and settings.environment is not None:
         dist = owner(settings.environment, file)
@@ -218,8 +218,8 @@ def _series(
         target = next((t for t in bundle.targets if t.distribution == distribution), None)
     if bundle is not None and target is not None:
         version = version_of(settings, bundle, target, version)[0] or version
-    base: Base = stack.enter_context(opened(settings, distribution, version))
-    series = Series(base)
+    base = stack.enter_context(opened(settings, distribution, version))
+    series = Stack(base)
     if bundle is not None and target is not None:
         from patchkit.manifest import select_variant
 
@@ -227,7 +227,7 @@ def _series(
         for path in () if variant is None else variant.patches:
             assert variant is not None
             series.apply(path, source.read_patch(folder, bundle, path), variant.strip)
-    return series
+    return base, series
 
 
 def _must_be_meant(

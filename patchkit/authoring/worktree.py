@@ -22,15 +22,15 @@ from patchkit.manifest import select_variant
 from patchkit.model import Assertion, FileState, Target, Variant
 from patchkit.releases.sources import Settings
 from patchkit.session import Options, Report
+from patchkit.stack import Stack, States
+from patchkit.writing.headers import Head, slug, split_head
+from patchkit.writing.who import today
 
-from . import draft, place, scratch
-from .base import Series
-from .headers import Head, slug, split_head
+from . import place, scratch
 from .ordering import report_of
 from .scratch import Scratch
 from .series import Item, Work, opened_work, rewritten
 
-States = dict[str, "FileState | None"]
 _FOLDER = ".edit"
 _NOTE = "patchkit.json"
 
@@ -158,11 +158,11 @@ def _lay_out(work: Work, path: str, files: Sequence[str]) -> dict[str, Any]:
     tree = Scratch.make(scratch.folder(aside))
     label = f"{work.base.distribution} {work.base.version}"
     base = tree.commit(
-        {one: work.base.read(one) for one in sorted(wanted)}, f"{label}\n\n{work.base.origin}\n"
+        {one: work.base.state(one) for one in sorted(wanted)}, f"{label}\n\n{work.base.origin}\n"
     )
-    on = Series(work.base)
+    on = Stack(work.base)
     for item in work.items:
-        _, _, after = on.apply(item.path, item.data, work.strip)
+        after = on.apply(item.path, item.data, work.strip).after
         head = Head.of(item.data, item.path)
         tree.commit(after, head.message(), author=_person(head.get("Author")), date=_date(head))
     note = {
@@ -330,7 +330,7 @@ def _items(
     """The new series, what became of each patch, and those that are changed or new."""
     left = list(work.items)
     messages = {item.path: Head.of(item.data, item.path).message().strip() for item in left}
-    series = Series(work.base)
+    series = Stack(work.base)
     items: list[Item] = []
     states: list[str] = []
     changed: list[Item] = []
@@ -355,12 +355,12 @@ def _items(
     return items, states, changed
 
 
-def _makes(item: Item, series: Series, work: Work, commit: Commit) -> bool:
+def _makes(item: Item, series: Stack, work: Work, commit: Commit) -> bool:
     """Whether a patch, put on what is there, leaves just what the commit does."""
-    trial = Series(work.base)
+    trial = Stack(work.base)
     trial.states = dict(series.states)
     try:
-        _, before, after = trial.apply(item.path, item.data, work.strip)
+        _, _, before, after = trial.apply(item.path, item.data, work.strip)
     except PatchkitError:
         return False
     made = {path: state for path, state in after.items() if not _equal(state, before[path])}
@@ -388,12 +388,12 @@ def _written(
     taken: Sequence[str],
 ) -> Item:
     """A patch file of a commit: under its old head where it has one."""
-    today = draft.today(options.environ)
+    date = today(options.environ)
     if old is not None:
         head = old.data[: split_head(old.data)]
         lines = head.split(b"\n")
         lines = [
-            f"Last-Update: {today}".encode() if line.startswith(b"Last-Update:") else line
+            f"Last-Update: {date}".encode() if line.startswith(b"Last-Update:") else line
             for line in lines
         ]
         return Item(old.path, b"\n".join(lines) + diff)
@@ -401,7 +401,7 @@ def _written(
     head_of = Head(subject or "Change it", rest.strip("\n")).having(
         origin=f"vendor, edited on {work.base.distribution} {work.base.version}",
         author=None if "patchkit@localhost" in commit.author else commit.author,
-        last_update=today,
+        last_update=date,
     )
     where = work.items[0].path.rpartition("/")[0]
     number = max((int(n) for n in map(_number, taken) if n.isdecimal()), default=0) + 1

@@ -4,9 +4,8 @@ base, a three-way merge, the assertions on the outcome, and only then patches an
 
 from __future__ import annotations
 
-import datetime
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from patchkit import bundles as source
@@ -14,25 +13,25 @@ from patchkit.compiled import judged
 from patchkit.errors import PatchkitError, Refused, UsageError
 from patchkit.fit import made_for
 from patchkit.fitting import asserts_for
-from patchkit.fsio import digest
-from patchkit.lint import named_patches
 from patchkit.linting import must_not_be_shipped
-from patchkit.manifest import parse_manifest, release_order, render_lock, version_matches
+from patchkit.manifest import release_order, version_matches
 from patchkit.model import Assertion, Bundle, Target, Variant
 from patchkit.porting.engine import port as merge
 from patchkit.porting.engine import port_chain
 from patchkit.porting.model import Ported
-from patchkit.publishing import publish
 from patchkit.releases.fetch import matching
-from patchkit.releases.locking import pristine_entries
 from patchkit.releases.model import Asked, canonical
 from patchkit.releases.prove import Verdict, prove
 from patchkit.releases.sources import Release, Settings, known_versions, open_present, open_release
 from patchkit.session import Options
+from patchkit.unified import Side
+from patchkit.writing import manifests
+from patchkit.writing.bundle import load, revise
+from patchkit.writing.who import today
 
 from . import claims, work
-from . import manifest as text_of
-from .series import Made, header, made_on, patch_text, slug
+from .ranges import wider
+from .series import Made, file_name, made_on, patch_text
 
 #: Called with what is being done, how many are done, and how many there are.
 Tell = Callable[[str, int, int], None]
@@ -135,7 +134,7 @@ class Porter:
     def carry(self, name: str, target_name: str, version: str, *, present: bool = False) -> Outcome:
         """Port a bundle to one release, and write it down; with ``present`` to what the
         environment has, whatever it says that it is."""
-        bundle = source.load_bundle(self.folder, name)
+        bundle, text = load(self.folder, name)
         target = _target(bundle, target_name)
         read = source.patch_reader(self.folder, bundle)
         with self._opened(target, version, present=present) as release:
@@ -150,7 +149,7 @@ class Porter:
                     " patchkit lint --update-lock",
                 )
             with best.base:
-                return self._write(bundle, target, release, best, present=present)
+                return self._write(bundle, text, target, release, best, present=present)
 
     def _opened(self, target: Target, version: str, *, present: bool) -> Release:
         if present:
@@ -258,29 +257,32 @@ class Porter:
     # -- writing ----------------------------------------------------------------------
 
     def _write(
-        self, bundle: Bundle, target: Target, release: Release, best: Candidate, *, present: bool
+        self,
+        bundle: Bundle,
+        text: str,
+        target: Target,
+        release: Release,
+        best: Candidate,
+        *,
+        present: bool,
     ) -> Outcome:
         files = tuple(_files(best.ported))
         common: dict[str, Any] = {"base": best.base.version, "files": files}
         if not best.is_clean:
             return self._conflict(bundle, target, release, best, common, present=present)
-        with open(
-            os.path.join(self.folder, "manifests", f"{bundle.name}.toml"), encoding="utf-8"
-        ) as file:
-            text = file.read()
         outcome = best.ported.outcome
         name, version = target.distribution, release.version
         claim = claims.claiming(target, version)
+        unclaimed = text
         if claim is not None:
             narrower = self._without(bundle, target, claim, version)
-            text = text_of.with_range(text, name, claim.versions, narrower)
+            unclaimed = manifests.set_range(text, name, claim.versions, narrower)
         contents: dict[str, bytes] = {}
         if outcome in ("upstream", "gone"):
             key = "upstream" if outcome == "upstream" else "unneeded"
             reason = _reasons(best.ported) or outcome
-            made = text_of.with_variant(
-                text, name, {"versions": f"=={version}", key: reason}, before=_at(target, version)
-            )
+            entry: dict[str, Any] = {"versions": f"=={version}", key: reason}
+            made = manifests.add_variant(unclaimed, name, entry, _at(target, version))
             state, shown = key, f"=={version}"
         else:
             widened = None
@@ -288,19 +290,23 @@ class Porter:
                 widened = self._widened(bundle, target, release, best)
             state = "widened" if widened is not None else "ported"
             if widened is not None:
-                made = text_of.with_range(text, name, best.variant.versions, widened)
+                made = manifests.set_range(unclaimed, name, best.variant.versions, widened)
                 shown = widened
             else:
                 contents = self._patches(bundle, target, release, best)
-                entry: dict[str, Any] = {"versions": f"=={version}"}
+                entry = {"versions": f"=={version}"}
                 if best.variant.strip is not None:
                     entry["strip"] = best.variant.strip
                 entry["patches"] = list(contents)
-                made = text_of.with_variant(text, name, entry, before=_at(target, version))
+                made = manifests.add_variant(unclaimed, name, entry, _at(target, version))
                 shown = f"=={version}"
-        made = text_of.with_assertions(made, [(i, f, version) for i, f in best.moved])
-        parse_manifest(made.encode(), bundle.name)
-        written = () if self.dry_run else self._save(bundle.name, contents, made)
+        made = manifests.move_assertions(made, [(i, f, version) for i, f in best.moved])
+        draft = revise(self.folder, bundle.name, text, made, contents, self.settings)
+        written: tuple[str, ...] = ()
+        if not self.dry_run:
+            must_not_be_shipped(self.folder)
+            paths = draft.write(self.folder)
+            written = tuple(os.path.relpath(path, self.folder) for path in paths)
         return Outcome(name, version, state, "", variant=shown, written=written, **common)
 
     def _without(self, bundle: Bundle, target: Target, claim: Variant, version: str) -> str:
@@ -327,16 +333,14 @@ class Porter:
         there as they are."""
         if best.moved:
             return None
-        wider = text_of.wider(
-            best.variant.versions, release.version, self._all(target.distribution)
-        )
-        if wider is None:
+        versions = wider(best.variant.versions, release.version, self._all(target.distribution))
+        if versions is None:
             return None
-        variant = best.variant._replace(versions=wider)
+        variant = best.variant._replace(versions=versions)
         bare = bundle._replace(pristine=())
         alone = target._replace(variants=(variant,))
         read = source.patch_reader(self.folder, bundle)
-        return wider if prove(bare, alone, release, read).state == "applies" else None
+        return versions if prove(bare, alone, release, read).state == "applies" else None
 
     def _patches(
         self, bundle: Bundle, target: Target, release: Release, best: Candidate
@@ -346,46 +350,15 @@ class Porter:
             f"ported from {target.distribution} {best.base.version}, bundle {bundle.name}"
             f" {bundle.version}"
         )
-        today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-        before: dict[str, bytes | None] = {}
+        before: dict[str, Side | None] = {}
         out: dict[str, bytes] = {}
-        pairs = zip(best.made.patches, best.ported.patches, strict=True)
-        for number, (patch, result) in enumerate(pairs, 1):
-            head = header(patch, origin, today)
+        pairs = zip(best.made.heads, best.ported.patches, strict=True)
+        for number, (head, result) in enumerate(pairs, 1):
+            head = head.with_fields(origin=origin, last_update=today(self.settings.environ))
             data = patch_text(result, release, before, head, best.made.lead)
             if data:
-                out[f"{folder}/{slug(patch.name, number)}"] = data
+                out[f"{folder}/{file_name(result.name, number)}"] = data
         return out
-
-    def _save(self, name: str, patches: Mapping[str, bytes], manifest: str) -> tuple[str, ...]:
-        must_not_be_shipped(self.folder)
-        before = source.load_bundle(self.folder, name)
-        bundle = parse_manifest(manifest.encode(), name)
-
-        def read(path: str) -> bytes:
-            data = patches.get(path)
-            return source.read_patch_file(self.folder, path, name) if data is None else data
-
-        locked = bundle._replace(lock=before.lock, pristine=claims.with_new_ranges(bundle, before))
-        entries = pristine_entries(locked, read, self._at_hand())
-        contents = {f"patches/{path}": data for path, data in patches.items()}
-        contents[f"manifests/{name}.toml"] = manifest.encode()
-        digests = {path: digest(read(path)) for path in named_patches(bundle)}
-        if digests or before.lock is not None:
-            contents[f"manifests/{name}.lock"] = render_lock(digests, entries)
-        publish(self.folder, contents)
-        return tuple(contents)
-
-    def _at_hand(self) -> Settings:
-        settings = self.settings
-        return Settings(
-            settings.environ,
-            environment=settings.environment,
-            find_links=settings.find_links,
-            checkouts=settings.checkouts,
-            offline=True,
-            store=settings.store,
-        )
 
     def _conflict(
         self,
@@ -420,7 +393,7 @@ class Porter:
         """Take the files of the working folder for the conflicts; the same checks, the same
         writing.  The folder goes when it is done."""
         job, resolved = work.read(self.folder, name)
-        bundle = source.load_bundle(self.folder, name)
+        bundle, text = load(self.folder, name)
         target = _target(bundle, job["distribution"])
         read = source.patch_reader(self.folder, bundle)
         variant = next((v for v in target.variants if v.versions == job["variant"]), None)
@@ -458,7 +431,7 @@ class Porter:
                     bundle=name,
                     hint=f"{way}; then patchkit port {name} --continue",
                 )
-            outcome = self._write(bundle, target, release, best, present=present)
+            outcome = self._write(bundle, text, target, release, best, present=present)
         if not self.dry_run:
             work.remove(self.folder, name)
         return outcome

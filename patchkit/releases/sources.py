@@ -10,6 +10,7 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from copy import copy
 
 from patchkit.distributions import find_distribution
 from patchkit.environment import Environment
@@ -76,6 +77,12 @@ class Settings:
             return None
         known = dist is not None and (dist.kind == "wheel" or dist.work_tree is not None)
         return canonical(dist.version) if dist is not None and known else None
+
+    def at_hand(self) -> Settings:
+        """The same, and no client is asked: what is cached, installed or named must do."""
+        made = copy(self)
+        made.offline = True
+        return made
 
     def installed_version(self, distribution: str) -> str | None:
         """The version that the environment has of a distribution, as a wheel."""
