@@ -19,11 +19,12 @@ from patchkit.fsio import digest, walk_files
 from patchkit.jit import is_generator
 from patchkit.manifest import parse_manifest, select_variant
 from patchkit.model import Assertion
+from patchkit.plan import Key
 from patchkit.publishing import publish
 from patchkit.releases.sources import Settings
 from patchkit.series import Chosen, Part, PatchBytes, from_record
 from patchkit.session import Options, Report, Session
-from patchkit.state import State
+from patchkit.state import FileEntry, State
 from patchkit.writing.bundle import Draft
 from patchkit.writing.headers import Head
 from patchkit.writing.who import author_of, today
@@ -54,23 +55,9 @@ def capture(
     session = Session(options)
     folder = place.target_folder(options, make=True)
 
-    def look() -> tuple[State | None, list[Chosen], list[Distribution], Found]:
-        state = session.home.read_state()
-        if state is not None and name in {entry["name"] for entry in state["bundles"]}:
-            raise Refused(
-                f"{name} is applied already",
-                code="bundle-exists",
-                bundle=name,
-                hint="capture what was edited on top of it under another name",
-            )
-        applied = []
-        if state is not None:
-            env, home = session.env, session.home
-            applied = [from_record(env, home, state, entry) for entry in state["bundles"]]
-        dists = targets(session, state, distributions, _offered(options))
-        return state, applied, dists, find(session, state, applied, dists, settings)
-
-    state, applied, dists, found = workflow.steadily(session, look)
+    state, applied, dists, found = workflow.steadily(
+        session, lambda: _look(session, settings, name, distributions)
+    )
     if not found.edits:
         raise _nothing(session, dists, found)
     if name in source.list_names(folder):
@@ -100,6 +87,26 @@ def capture(
         raise
     report.data["written"] = written
     return _told(report, made.as_json(folder), found, made.notes)
+
+
+def _look(
+    session: Session, settings: Settings, name: str, distributions: Sequence[str]
+) -> tuple[State | None, list[Chosen], list[Distribution], Found]:
+    """The record, the applied bundles, the distributions that are meant, and their edits."""
+    state = session.home.read_state()
+    if state is not None and name in {entry["name"] for entry in state["bundles"]}:
+        raise Refused(
+            f"{name} is applied already",
+            code="bundle-exists",
+            bundle=name,
+            hint="capture what was edited on top of it under another name",
+        )
+    applied = []
+    if state is not None:
+        env, home = session.env, session.home
+        applied = [from_record(env, home, state, entry) for entry in state["bundles"]]
+    dists = targets(session, state, distributions, _offered(session.options))
+    return state, applied, dists, find(session, state, applied, dists, settings)
 
 
 def _told(report: Report, data: Mapping[str, Any], found: Found, notes: list[str]) -> Report:
@@ -186,11 +193,8 @@ def _draft(
     environ = session.options.environ
     who = author_of(environ, author)
     subject, _, text = (message or name.replace("-", " ").capitalize()).partition("\n")
-    recorded = {}
+    recorded = _recorded(state)
     needed: list[str] = []
-    for entry in [] if state is None else state["files"]:
-        assert state is not None
-        recorded[(state["roots"][entry["root"]], entry["path"])] = entry
     pieces = []
     for dist_name in sorted({edit.distribution.name for edit in found.edits}):
         edits = [edit for edit in found.edits if edit.distribution.name == dist_name]
@@ -220,14 +224,15 @@ def _draft(
         ]
         pieces.append(draft.Piece(dist.name, dist.version, changes, pristine))
     order = [] if state is None else [entry["name"] for entry in state["bundles"]]
-    loose = [] if state is None else [e["name"] for e in state["bundles"] if e["loose"]]
-    if set(needed) & set(loose):
-        raise Refused(
-            f"the edits are on top of {loose[0]}, a loose patch, which no bundle can require",
-            code="on-loose-patch",
-            bundle=loose[0],
-            hint="make it a bundle first: patchkit import",
-        )
+    for entry in [] if state is None else state["bundles"]:
+        if entry["loose"] and entry["name"] in needed:
+            raise Refused(
+                f"the edits are on top of {entry['name']}, a loose patch, which no bundle can"
+                " require",
+                code="on-loose-patch",
+                bundle=entry["name"],
+                hint="make it a bundle first: patchkit import",
+            )
     return draft.make(
         name,
         pieces,
@@ -238,6 +243,13 @@ def _draft(
         confirm=confirm,
         generators=lambda which: _generators(found, which),
     )
+
+
+def _recorded(state: State | None) -> dict[Key, FileEntry]:
+    """What the record says of each file, by its root and path."""
+    if state is None:
+        return {}
+    return {(state["roots"][one["root"]], one["path"]): one for one in state["files"]}
 
 
 def _generators(found: Found, distribution: str) -> Mapping[str, bytes]:

@@ -15,7 +15,7 @@ from patchkit.errors import Refused
 from patchkit.jit import cache_of
 from patchkit.manifest import select_variant, version_matches
 from patchkit.mapping import map_stripped
-from patchkit.model import Assertion, Bundle, FileState, Pristine
+from patchkit.model import Assertion, Bundle, FileState, Pristine, Variant
 from patchkit.patchfile import parse
 from patchkit.releases.sources import Settings
 from patchkit.writing import manifests
@@ -118,6 +118,41 @@ def make(
     return finish(name, text, patches, pristine, found, notes)
 
 
+def add(
+    folder: str,
+    name: str,
+    piece: Piece,
+    settings: Settings,
+    *,
+    message: str,
+    with_asserts: bool = True,
+    asserts: Sequence[Assertion] = (),
+    confirm: Callable[[list[Assertion]], bool] | None = None,
+    generators: Callable[[str], Mapping[str, bytes]] | None = None,
+) -> Draft:
+    """Patches for one release in a bundle that is there (:func:`extend`), or else in a new one
+    (:func:`make`), whose summary is the first line of ``message``."""
+    if name in source.list_names(folder):
+        return extend(
+            *(folder, name, piece, settings),
+            with_asserts=with_asserts,
+            asserts=asserts,
+            confirm=confirm,
+            generators=generators,
+        )
+    subject, _, text = message.partition("\n")
+    return make(
+        name,
+        [piece],
+        summary=subject,
+        description=text,
+        with_asserts=with_asserts,
+        asserts=asserts,
+        confirm=confirm,
+        generators=generators,
+    )
+
+
 def extend(
     folder: str,
     name: str,
@@ -136,23 +171,14 @@ def extend(
     target = next((t for t in bundle.targets if t.distribution == piece.distribution), None)
     variant = None if target is None else select_variant(target, piece.version)
     notes: list[str] = []
-    versions = exact(piece.version)
     subjects = [change.head.subject for change in piece.changes]
     if variant is None:
+        versions, prefix = exact(piece.version), ""
         paths = patch_names(folder_of(name, piece), subjects)
         text = manifests.add_variant(text, piece.distribution, _variant(versions, paths))
-        prefix = ""
     else:
-        if variant.reason is not None:
-            raise Refused(
-                f"{name} says that {piece.distribution} {variant.versions} needs no patch",
-                code="no-patches",
-                bundle=name,
-                hint=f"take that out of manifests/{name}.toml first",
-            )
         versions = variant.versions
-        where = variant.patches[-1].rpartition("/")[0]
-        paths = patch_names(where, subjects, len(variant.patches) + 1)
+        paths = _further_names(folder, bundle, piece, variant)
         last = source.read_patch(folder, bundle, variant.patches[-1])
         prefix = prefix_of(last, variant.strip)
         text = manifests.edit_patches(
@@ -161,15 +187,6 @@ def extend(
                 [*have, *paths] if (dist, ranges) == (piece.distribution, versions) else have
             ),
         )
-        taken = [path for path in paths if place.is_there(folder, f"patches/{path}")]
-        if taken:
-            raise Refused(
-                f"there is a patch file {taken[0]} already",
-                code="patch-exists",
-                bundle=name,
-                patch=taken[0],
-                hint="say it in other words: -m TEXT",
-            )
     made = {path: change.render(prefix) for path, change in zip(paths, piece.changes, strict=True)}
     found = list(asserts)
     if with_asserts and not found:
@@ -189,6 +206,31 @@ def extend(
     files = tuple(sorted(piece.pristine.items()))
     own = Pristine(piece.distribution, versions, (piece.version,), files)
     return revise(folder, name, before, text, made, settings, asserts=found, notes=notes, own=own)
+
+
+def _further_names(folder: str, bundle: Bundle, piece: Piece, variant: Variant) -> list[str]:
+    """Names for patches behind those of a variant.  Raises :class:`Refused` where it has none,
+    or where a file has the name."""
+    if variant.reason is not None:
+        raise Refused(
+            f"{bundle.name} says that {piece.distribution} {variant.versions} needs no patch",
+            code="no-patches",
+            bundle=bundle.name,
+            hint=f"take that out of manifests/{bundle.name}.toml first",
+        )
+    where = variant.patches[-1].rpartition("/")[0]
+    subjects = [change.head.subject for change in piece.changes]
+    paths = patch_names(where, subjects, len(variant.patches) + 1)
+    for path in paths:
+        if place.is_there(folder, f"patches/{path}"):
+            raise Refused(
+                f"there is a patch file {path} already",
+                code="patch-exists",
+                bundle=bundle.name,
+                patch=path,
+                hint="say it in other words: -m TEXT",
+            )
+    return paths
 
 
 def outdated(

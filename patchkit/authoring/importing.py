@@ -84,40 +84,20 @@ def import_patches(
             _must_be_new_there(folder, name, base)
         changes, left, skipped = _changes(options, base, given, author)
         if not changes:
-            raise Refused(
-                f"nothing in {origin} is about a file of {base.distribution} {base.version}",
-                code="nothing-to-import",
-                hint="tests, docs and build files of the source tree are in no wheel",
-                detail=tuple(f"left out: {one.file}" for one in left),
-            )
+            raise _nothing(origin, base, left)
         if join:
             changes = [_joined(changes, message)]
         if one_per_file:
             changes = [one for change in changes for one in per_file(change)]
         touched = {path for change in changes for path in change.before}
         piece = draft.Piece(base.distribution, base.version, changes, base.digests(touched))
-        generators = base.generators
-        if there:
-            made = draft.extend(
-                folder,
-                name,
-                piece,
-                settings,
-                with_asserts=with_asserts,
-                confirm=confirm,
-                generators=lambda _: generators(),
-            )
-        else:
-            subject, _, text = (message or changes[0].head.subject).partition("\n")
-            made = draft.make(
-                name,
-                [piece],
-                summary=subject,
-                description=text,
-                with_asserts=with_asserts,
-                confirm=confirm,
-                generators=lambda _: generators(),
-            )
+        made = draft.add(
+            *(folder, name, piece, settings),
+            message=message or changes[0].head.subject,
+            with_asserts=with_asserts,
+            confirm=confirm,
+            generators=lambda _: base.generators(),
+        )
     written = [] if dry_run else made.write(folder)
     report = Report("import", {**made.as_json(folder), "written": written}, changed=bool(written))
     report.data["release"] = {"distribution": base.distribution, "version": base.version}
@@ -129,6 +109,15 @@ def import_patches(
     report.notes += [f"left out: {one}, which changes nothing here" for one in skipped]
     report.notes += made.notes
     return report
+
+
+def _nothing(origin: str, base: Base, left: Sequence[Left]) -> Refused:
+    return Refused(
+        f"nothing in {origin} is about a file of {base.distribution} {base.version}",
+        code="nothing-to-import",
+        hint="tests, docs and build files of the source tree are in no wheel",
+        detail=tuple(f"left out: {one.file}" for one in left),
+    )
 
 
 def read_source(origin: str, cwd: str = "") -> list[Given]:

@@ -129,14 +129,7 @@ def rewritten(
             hint=f"take the variant out of manifests/{work.bundle.name}.toml, or the bundle away",
         )
     notes: list[str] = []
-    olds = {item.path: item.data for item in work.items}
-    final = []
-    for item in items:
-        if olds.get(item.path, item.data) != item.data and work.is_shared(item.path):
-            path = f"{work.where}/{item.path.rpartition('/')[2]}"
-            notes.append(f"{item.path} is another variant's, too: this one's is {path} now")
-            item = item._replace(path=path)
-        final.append(item)
+    final = _own(work, items, notes)
     _, touched_before = work.put_on(work.items)
     series, touched = work.put_on(final)
     states = {path: series.read(path) for path in {*touched, *touched_before}}
@@ -168,6 +161,20 @@ def rewritten(
         notes=notes,
         own=own,
     )
+
+
+def _own(work: Work, items: Sequence[Item], notes: list[str]) -> list[Item]:
+    """The patches with files of their own for those that another variant names and that
+    change; each is said."""
+    olds = {item.path: item.data for item in work.items}
+    final = []
+    for item in items:
+        if olds.get(item.path, item.data) != item.data and work.is_shared(item.path):
+            path = f"{work.where}/{item.path.rpartition('/')[2]}"
+            notes.append(f"{item.path} is another variant's, too: this one's is {path} now")
+            item = item._replace(path=path)
+        final.append(item)
+    return final
 
 
 def _suggested(

@@ -108,24 +108,12 @@ def sed(
         place.check_new_name(folder, name)
     with ExitStack() as stack:
         base, series = _series(settings, folder, name if there else None, file, release, stack)
-        state = series.read(file)
-        if state is None:
-            raise Refused(
-                f"{base.distribution} {base.version} has no file {file}",
-                code="file-missing",
-                file=file,
-                hint="write it as it lies in site-packages: sglang/srt/server_args.py",
-            )
-        try:
-            text = state.data.decode("utf-8")
-        except UnicodeDecodeError:
-            raise Refused(f"{file} is no UTF-8 text", code="not-text", file=file) from None
+        state, text = _read(base, series, file)
         changed, hits = substituted(text, wanted)
         _must_be_meant(text, wanted, hits, changed, file)
         after = state._replace(data=changed.encode(), sha256=None)
-        subject, _, rest = (message or f"{_short(hits[0])} in {file.rpartition('/')[2]}").partition(
-            "\n"
-        )
+        message = message or f"{_short(hits[0])} in {file.rpartition('/')[2]}"
+        subject, _, rest = message.partition("\n")
         head = Head(subject, rest.strip("\n")).having(
             origin=f"vendor, substituted in {base.distribution} {base.version}",
             author=author_of(options.environ, author),
@@ -134,33 +122,40 @@ def sed(
         change = draft.Change(head, {file: state}, {file: after})
         piece = draft.Piece(base.distribution, base.version, [change], base.digests([file]))
         asserts = assertions(base.distribution, file, state, after, hits) if with_asserts else []
-        if there:
-            made = draft.extend(
-                folder,
-                name,
-                piece,
-                settings,
-                with_asserts=with_asserts,
-                asserts=asserts,
-                confirm=confirm,
-                generators=lambda _: base.generators(),
-            )
-        else:
-            made = draft.make(
-                name,
-                [piece],
-                summary=subject,
-                description=rest,
-                with_asserts=with_asserts,
-                asserts=asserts,
-                confirm=confirm,
-                generators=lambda _: base.generators(),
-            )
+        made = draft.add(
+            *(folder, name, piece, settings),
+            message=message,
+            with_asserts=with_asserts,
+            asserts=asserts,
+            confirm=confirm,
+            generators=lambda _: base.generators(),
+        )
     written = [] if dry_run else made.write(folder)
     report = Report("sed", {**made.as_json(folder), "written": written}, changed=bool(written))
     report.data["substitutions"] = [hit._asdict() for hit in hits]
     report.notes += made.notes
     return report
+
+
+def _read(base: Base, series: Stack, file: str) -> tuple[FileState, str]:
+    """A file with the patches so far, and its text."""
+    state = series.read(file)
+    if state is None:
+        raise Refused(
+            f"{base.distribution} {base.version} has no file {file}",
+            code="file-missing",
+            file=file,
+            hint="write it as it lies in site-packages: sglang/srt/server_args.py",
+        )
+    try:
+        return state, state.data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Refused(
+            f"{file} is no UTF-8 text",
+            code="not-text",
+            file=file,
+            hint="edit the installed file by hand, then: patchkit capture NAME",
+        ) from None
 
 
 def assertions(

@@ -89,6 +89,10 @@ def port(
             if outcomes[-1].folder is not None:
                 break  # one conflict at a time: later releases build on it
     settings.store.tidy()
+    return finish(console, _report(bundle, outcomes, dry_run=dry_run))
+
+
+def _report(bundle: str, outcomes: list[Outcome], *, dry_run: bool) -> Report:
     conflicts = [one for one in outcomes if one.state == "conflict"]
     report = Report(
         "port",
@@ -107,7 +111,7 @@ def port(
                 f"merge the files in {one.folder}, then: patchkit port {bundle} --continue"
                 f" (or --abort)"
             )
-    return finish(console, report)
+    return report
 
 
 _COLOURS = {"conflict": "red", "holds": "cyan", "upstream": "cyan", "unneeded": "cyan"}

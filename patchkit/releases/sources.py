@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from copy import copy
 
-from patchkit.distributions import find_distribution
+from patchkit.distributions import Distribution, find_distribution
 from patchkit.environment import Environment
 from patchkit.errors import PatchkitError
 from patchkit.model import FileState
@@ -67,17 +67,6 @@ class Settings:
             self._client = clients.find_client(self.client_name, self.environ, python)
         return self._client
 
-    def present_version(self, distribution: str) -> str | None:
-        """The version that the environment has, of a wheel or of a git checkout."""
-        if self.environment is None:
-            return None
-        try:
-            dist = find_distribution(self.environment, distribution)
-        except PatchkitError:
-            return None
-        known = dist is not None and (dist.kind == "wheel" or dist.work_tree is not None)
-        return canonical(dist.version) if dist is not None and known else None
-
     def at_hand(self) -> Settings:
         """The same, and no client is asked: what is cached, installed or named must do."""
         made = copy(self)
@@ -86,13 +75,22 @@ class Settings:
 
     def installed_version(self, distribution: str) -> str | None:
         """The version that the environment has of a distribution, as a wheel."""
+        dist = self._installed(distribution)
+        return canonical(dist.version) if dist is not None and dist.kind == "wheel" else None
+
+    def present_version(self, distribution: str) -> str | None:
+        """The version that the environment has, of a wheel or of a git checkout."""
+        dist = self._installed(distribution)
+        known = dist is not None and (dist.kind == "wheel" or dist.work_tree is not None)
+        return canonical(dist.version) if dist is not None and known else None
+
+    def _installed(self, distribution: str) -> Distribution | None:
         if self.environment is None:
             return None
         try:
-            dist = find_distribution(self.environment, distribution)
+            return find_distribution(self.environment, distribution)
         except PatchkitError:
             return None
-        return canonical(dist.version) if dist is not None and dist.kind == "wheel" else None
 
 
 class Release(AbstractContextManager["Release"]):
