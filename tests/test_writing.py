@@ -17,6 +17,7 @@ from patchkit.writing.headers import Head
 from patchkit.writing.manifests import (
     add_assertions,
     add_variant,
+    checked,
     edit_patches,
     move_assertions,
     set_range,
@@ -142,6 +143,14 @@ def test_a_name_written_as_upstream_does_is_the_same_distribution() -> None:
     )
     bundle = parse_manifest(made.encode(), "b")
     assert [v.patches[-1] for v in bundle.targets[0].variants] == ["b/c.patch", "b/c.patch"]
+
+
+def test_line_ends_stay_those_of_the_manifest() -> None:
+    made = add_variant(MANIFEST.replace("\n", "\r\n"), "acme", variant("1.5"))
+    made = add_variant(made, "cask", variant("1.5"))
+    data = checked(made, "b")
+    assert data.count(b"\n") == data.count(b"\r\n") > MANIFEST.count("\n")
+    assert b"\r" not in checked(add_variant(MANIFEST, "acme", variant("1.5")), "b")
 
 
 def test_fields_of_a_head_are_replaced_and_others_kept() -> None:

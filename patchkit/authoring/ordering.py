@@ -88,7 +88,9 @@ def split(
                 code="nothing-to-split",
                 bundle=name,
                 patch=whole.path,
-                hint="it changes one file; or name some of its files: --file GLOB",
+                hint="name some of its files, and not all: --file GLOB"
+                if files
+                else f"it changes one file; make two commits of it: patchkit edit {name}",
             )
         made: list[Item] = []
         for at, part in enumerate(parts):

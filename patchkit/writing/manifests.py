@@ -224,7 +224,10 @@ def _set_array(array: Any, before: list[str], after: list[str]) -> None:
 
 
 def checked(text: str, name: str) -> bytes:
-    """The bytes of a manifest that can be read.  Raises :class:`Refused` for one that cannot."""
+    """The bytes of a manifest that can be read; where it has lines that end in CR LF, all do.
+    Raises :class:`~patchkit.errors.Refused` for one that cannot be read."""
+    if "\r\n" in text:
+        text = re.sub(r"(?<!\r)\n", "\r\n", text)
     data = text.encode("utf-8")
     parse_manifest(data, name)
     return data
