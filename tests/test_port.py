@@ -208,6 +208,50 @@ def test_what_upstream_took_in_is_said_to_be_upstream(acme: Releases) -> None:
     assert outcome["state"] == "holds" and "upstream" in outcome["reason"]
 
 
+def added(path: str, mode: str, *lines: str) -> bytes:
+    head = f"diff --git a/{path} b/{path}\nnew file mode {mode}\n--- /dev/null\n+++ b/{path}\n"
+    return (head + f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{one}\n" for one in lines)).encode()
+
+
+def test_a_file_that_a_patch_adds_keeps_its_mode_through_later_patches(acme: Releases) -> None:
+    acme.add("1.1", {PATH: OLD.replace("    second_2 = ", "    changed_2 = ", 1)})
+    acme.bundle()
+    first = acme.lab.bundles / "patches/b/0001-alpha.patch"
+    first.write_bytes(first.read_bytes() + added("acme/run.sh", "100755", "#!/bin/sh", "true"))
+    more = b"--- a/acme/run.sh\n+++ b/acme/run.sh\n@@ -1,2 +1,3 @@\n #!/bin/sh\n+: more\n true\n"
+    acme.lab.patch_file("b/0002-more.patch", more)
+    manifest = acme.lab.bundles / "manifests/b.toml"
+    text = manifest.read_text().replace('alpha.patch"', 'alpha.patch", "b/0002-more.patch"')
+    manifest.write_text(text)
+    acme.run("lint", "--update-lock", "b", check=None, source=False)
+    (outcome,) = acme.port("--to", "1.1")["releases"]
+    assert outcome["state"] == "ported"
+    ported = "".join(
+        path.read_text() for path in sorted((acme.lab.bundles / "patches/b/acme-1.1").iterdir())
+    )
+    assert ported.count("new file mode 100755") == 1 and ported.count(" 100755\n") == 2
+    site = acme.lab.site(
+        Dist("acme", "1.1", {**ACME.files, PATH: OLD.replace("second_2 =", "changed_2 =", 1)})
+    )
+    acme.lab.run(site, "apply", "b")
+    assert (site / "acme/run.sh").stat().st_mode & 0o100
+
+
+def test_a_patch_that_cannot_be_ported_is_named_with_the_reason(acme: Releases) -> None:
+    acme.add("1.1", {PATH: OLD.replace("    second_2 = ", "    changed_2 = ", 1)})
+    acme.bundle()
+    patch = acme.lab.bundles / "patches/b/0001-alpha.patch"
+    whole = patch.read_bytes()
+    patch.write_bytes(whole + added("acme/extra.py", "100644", "1"))
+    (edited,) = acme.port("--to", "1.1", check=3)["releases"]
+    assert "0001-alpha.patch" in edited["reason"] and "lint --update-lock" in edited["reason"]
+    link = added("acme/link", "120000", "alpha.py") + b"\\ No newline at end of file\n"
+    patch.write_bytes(whole + link)
+    acme.run("lint", "--update-lock", "b", check=None, source=False)
+    (linked,) = acme.port("--to", "1.1", check=3)["releases"]
+    assert "acme/link becomes a symlink" in linked["reason"]
+
+
 def test_a_range_is_ported_release_after_release(acme: Releases) -> None:
     one = OLD.replace("    second_2 = ", "    changed_2 = ", 1)
     two = one.replace("    second_4 = ", "    changed_4 = ", 1)

@@ -35,6 +35,10 @@ from .series import Made, file_name, made_on, patch_text
 
 #: Called with what is being done, how many are done, and how many there are.
 Tell = Callable[[str, int, int], None]
+_NO_BASE = (
+    "no release is at hand that a variant was made for: patchkit fetch one, then patchkit lint"
+    " --update-lock"
+)
 # How many bases are tried for one release, and how many releases a chain goes through.
 _BASES = 3
 _STEPS = 12
@@ -142,12 +146,8 @@ class Porter:
             if verdict.holds:
                 return Outcome(target.distribution, version, "holds", _why(verdict))
             best = self.try_all(bundle, target, release, read)
-            if best is None:
-                return Outcome(
-                    *(target.distribution, version, "conflict"),
-                    "no release is at hand that a variant was made for: patchkit fetch one, then"
-                    " patchkit lint --update-lock",
-                )
+            if isinstance(best, str):
+                return Outcome(target.distribution, version, "conflict", best)
             with best.base:
                 return self._write(bundle, text, target, release, best, present=present)
 
@@ -158,9 +158,11 @@ class Porter:
 
     def try_all(
         self, bundle: Bundle, target: Target, release: Release, read: Callable[[str], bytes]
-    ) -> Candidate | None:
-        """The best port from the nearest bases; the first one tried where all conflict."""
+    ) -> Candidate | str:
+        """The best port from the nearest bases; the first one tried where all conflict.  Where
+        none could be tried, why."""
         best: Candidate | None = None
+        why = _NO_BASE
         tried: list[Variant] = []
         for variant, version in self._bases(bundle, target, release.version):
             if variant in tried or len(tried) >= _BASES:
@@ -171,8 +173,10 @@ class Porter:
                 continue  # another release of that variant may be at hand
             try:
                 found = self._try(bundle, target, variant, base, release, read)
-            except PatchkitError:
+            except PatchkitError as error:
                 base.close()  # the variant does not go on there: no base to start from
+                why = f"{error.patch or variant.versions} on {version}: {error.message}"
+                why += f"; {error.hint}" if error.hint else ""
                 continue
             tried.append(variant)
             if best is not None and not found.is_clean:
@@ -183,7 +187,7 @@ class Porter:
             best = found
             if best.is_clean:
                 break
-        return best
+        return why if best is None else best
 
     def _bases(self, bundle: Bundle, target: Target, version: str) -> list[tuple[Variant, str]]:
         """Variants with a release that they were made for, the nearest to ``version`` first:
@@ -591,8 +595,8 @@ def verdict_of(
         if found.state not in ("unsupported", "conflict"):
             return None
         best = porter.try_all(bundle, target, release, source.patch_reader(porter.folder, bundle))
-        if best is None:
-            return None
+        if isinstance(best, str):
+            return None if best == _NO_BASE else ("conflict", best)
         with best.base:
             if best.is_clean:
                 return "ports", f"from {best.base.version}, {best.ported.outcome}"
