@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from .errors import Fault, Refused, UsageError
 from .manifest import parse_manifest, split_requirement, version_matches
 from .model import Bundle, Profile
+from .publishing import finish, is_unfinished
 
 Load = Callable[[str], Bundle]
 #: The most bytes of a manifest or a lock (a list of 10,000 patches takes one and a half million)
@@ -50,21 +51,28 @@ def bundle_dir(option: str | Sequence[str] | None, environ: Mapping[str, str], c
                 f"{origin}: {given!r} is no bundle directory",
                 hint="a bundle directory holds manifests/ and patches/",
             )
-        return path
+        return whole(path)
     if _has_both(cwd) and not _is_anothers(cwd):
-        return os.path.abspath(cwd)
+        return whole(os.path.abspath(cwd))
     package = _package_dir()
     installed = os.path.join(package, "_bundles")
     if os.path.isdir(installed):
         return installed
     checkout = os.path.dirname(package)
     if _has_both(checkout):
-        return checkout
+        return whole(checkout)
     raise Refused(
         "this patchkit ships no bundles",
         code="no-bundles",
         hint="name a directory that holds manifests/ and patches/: --bundles DIR",
     )
+
+
+def whole(folder: str) -> str:
+    """The folder, once a write that was killed there is finished."""
+    if is_unfinished(folder):
+        finish(folder)
+    return folder
 
 
 def is_shipped(folder: str) -> bool:

@@ -315,10 +315,17 @@ def run_git(
     repo: git.Repo, work_tree: str, *args: str, fine: tuple[int, ...] = (0,)
 ) -> tuple[int, bytes]:
     """Exit code and output of a git command; Refused for another code than the ``fine``."""
-    # -C, since GitPython silently stays in the present folder where it cannot enter that one.
+    # -C, since GitPython silently stays in the present folder where it cannot enter that one;
+    # absolute, since it enters a relative one first, from where that name leads elsewhere.
     command = [
         str(repo.git.GIT_PYTHON_GIT_EXECUTABLE),
-        *("-C", work_tree, "--no-optional-locks", "--literal-pathspecs", "--no-pager"),
+        *(
+            "-C",
+            os.path.abspath(work_tree),
+            "--no-optional-locks",
+            "--literal-pathspecs",
+            "--no-pager",
+        ),
         *("-c", "core.fsmonitor=false"),
         *args,
     ]

@@ -148,7 +148,10 @@ def _is_path(found: re.Match[str], cwd: str) -> bool:
 
 
 def _read_folder(folder: str) -> dict[str, bytes]:
+    from .bundles import whole
+
     files = {}
+    whole(folder)
     for top in _FOLDERS:
         base = os.path.join(folder, top)
         for path in walk_files(base) if os.path.isdir(base) else ():

@@ -17,6 +17,7 @@ from .environment import Environment, open_environment
 from .errors import PatchkitError, Refused
 from .fsio import Root, read_plain
 from .model import Bundle
+from .publishing import publish
 from .recount import recount
 from .session import Options, Report
 
@@ -131,18 +132,12 @@ def _update_locks(folder: str, names: Sequence[str], made_for: rules.MadeFor | N
     """Write the locks that differ, of bundles that have patches which can be read; the
     paths written."""
     must_not_be_shipped(folder)
-    written = []
-    root = Root(folder)
-    try:
-        for name in names:
-            data = rules.lock_bytes(folder, name, made_for)
-            present = source.read_lock(folder, name)
-            if data is not None and data != present:
-                root.replace(f"manifests/{name}.lock", data)
-                written.append(os.path.join(folder, "manifests", f"{name}.lock"))
-    finally:
-        root.close()
-    return written
+    locks = {}
+    for name in names:
+        data = rules.lock_bytes(folder, name, made_for)
+        if data is not None and data != source.read_lock(folder, name):
+            locks[f"manifests/{name}.lock"] = data
+    return publish(folder, locks) if locks else []
 
 
 def _environment(options: Options) -> Environment | None:

@@ -18,6 +18,7 @@ from .manifest import profile_for, release_order, version_matches
 from .model import Assertion, Bundle
 from .patchfile import parse
 from .planning import compute
+from .series import Chosen
 from .session import Options, Report, Session
 from .state import State
 from .workflow import add_to_set
@@ -127,12 +128,19 @@ def show(options: Options, name: str) -> Report:
     opens, limits = opened(bundle)
     notes: list[str] = []
     versions = _installed(session, bundle)
+    chosen = _chosen(session, name, notes)
+    parts = {} if chosen is None else {p.distribution.name: p for p in chosen.parts}
+    releases = {**versions, **{name: p.release for name, p in parts.items() if p.release}}
     targets = []
     for target in bundle.targets:
         installed = versions.get(target.distribution)
+        part = parts.get(target.distribution)
         variants = []
         for variant in target.variants:
-            fits = installed is not None and version_matches(variant.versions, installed)
+            if part is not None:
+                fits = variant.versions == part.versions
+            else:
+                fits = installed is not None and version_matches(variant.versions, installed)
             patches = []
             for path in variant.patches:
                 data = source.read_patch(session.folder, bundle, path)
@@ -153,6 +161,7 @@ def show(options: Options, name: str) -> Report:
                     "versions": variant.versions,
                     "strip": variant.strip,
                     "fits": fits,
+                    "how": part.how if part is not None and fits else None,
                     "upstream": variant.upstream,
                     "unneeded": variant.unneeded,
                     "made_for": sorted(
@@ -172,7 +181,7 @@ def show(options: Options, name: str) -> Report:
         )
     if session.home.unfinished():
         notes.append(INTERRUPTED)
-    env, args = profile_for(bundle, versions)
+    env, args = profile_for(bundle, releases)
     data_out: dict[str, Any] = {
         "environment": session.described(),
         "bundle": {
@@ -185,10 +194,10 @@ def show(options: Options, name: str) -> Report:
             "requires": list(bundle.requires),
             "conflicts": list(bundle.conflicts),
             "targets": targets,
-            "asserts": [_assertion(a, versions) for a in bundle.asserts],
+            "asserts": [_assertion(a, releases) for a in bundle.asserts],
             "profile": {"env": env, "args": list(args)},
             "caches": {kind: list(names) for kind, names in bundle.caches},
-            "mapping": _mapping(session, name, notes),
+            "mapping": [] if chosen is None else _mapping(session, chosen, notes),
         },
     }
     return Report("show", data_out, notes=notes)
@@ -206,14 +215,26 @@ def _installed(session: Session, bundle: Bundle) -> dict[str, str]:
     return found
 
 
-def _mapping(session: Session, name: str, notes: list[str]) -> list[dict[str, Any]]:
-    """How header paths reach the installed files, where the bundle fits."""
-    from .series import build
-
+def _chosen(session: Session, name: str, notes: list[str]) -> Chosen | None:
+    """The variants that fit, by version and bytes; None where one does not, which is said."""
     try:
         state = None if session.home.unfinished() else session.home.read_state()
         with Pristine(session.env, session.home, state, [name]) as view:
             chosen = choose(view, session.folder, name)
+    except Refused as error:
+        notes.append(error.message)
+        return None
+    notes += chosen.notes
+    if chosen.reason is not None:
+        notes.append(chosen.reason)
+    return chosen
+
+
+def _mapping(session: Session, chosen: Chosen, notes: list[str]) -> list[dict[str, Any]]:
+    """How header paths reach the installed files."""
+    from .series import build
+
+    try:
         series = build(session.env, session.home, [chosen])
     except Refused as error:
         notes.append(error.message)
@@ -222,8 +243,8 @@ def _mapping(session: Session, name: str, notes: list[str]) -> list[dict[str, An
     return [{"form": e, "strip": s, "prefix": p} for e, s, p in sorted(forms)]
 
 
-def _assertion(assertion: Assertion, versions: dict[str, str]) -> dict[str, Any]:
-    installed = versions.get(assertion.distribution)
+def _assertion(assertion: Assertion, releases: dict[str, str]) -> dict[str, Any]:
+    installed = releases.get(assertion.distribution)
     judged = installed is not None and (
         not assertion.versions or version_matches(assertion.versions, installed)
     )

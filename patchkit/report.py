@@ -321,7 +321,7 @@ def _show(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
         lines.append(f"{target['distribution']} (installed: {installed})")
         for variant in target["variants"]:
             mark = style("  fits     ", "green") if variant["fits"] else "           "
-            lines.append(f"{mark}{variant['versions']}")
+            lines.append(f"{mark}{variant['versions']}{_HOW.get(variant['how'] or '', '')}")
             if variant["upstream"]:
                 lines.append(f"             no patch needed: {variant['upstream']}")
             if variant["unneeded"]:

@@ -29,6 +29,7 @@ from .model import Bundle, Patch
 from .patchfile import parse
 from .plan import Key, Step, reverse_file
 from .record import Record
+from .stack import follow
 from .state import BLOBS, BundleEntry, Home, VariantEntry, read_own
 
 
@@ -344,15 +345,6 @@ class _Builder:
                 tree = Distribution("", "", root, "tree", None, *find_git(root))
             self._rests[root] = tree
         return self._rests[root]
-
-
-def follow(known: Known, mapped: Mapped) -> None:
-    """Keep the known paths as the patches so far leave them."""
-    change = mapped.patch.change
-    if change in ("delete", "rename") and mapped.old is not None:
-        known.discard(mapped.old)
-    if change in ("add", "rename", "copy") and mapped.new is not None:
-        known.add(mapped.new)
 
 
 def _known(dist: Distribution) -> Known:

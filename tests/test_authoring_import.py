@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from patchkit.assertions import evaluate
-from patchkit.authoring.manifests import assertion_table
 from patchkit.authoring.suggest import blocks, suggestions
 from patchkit.manifest import parse_manifest
 from patchkit.patchfile import parse
+from patchkit.writing.manifests import assertion_table
 from tests.conftest import Cli, Git, MakeVenv
 from tests.support.lab import ACME, ALPHA, BETA, GAMMA, Lab, changed, write_tree
 
@@ -112,6 +112,8 @@ def test_import_refuses_what_does_not_go_on_and_says_what_to_try(lab: Lab, upstr
     assert not (lab.bundles / "manifests/stale.toml").exists()
     nowhere = lab.run(site, "import", "nowhere.patch", check=3)
     assert "CHECKOUT@FROM..TO" in nowhere.stderr
+    unknown = lab.run(site, "import", f"{upstream}@main..nosuch", check=3)
+    assert "has no commits main..nosuch" in unknown.stderr
 
 
 def test_a_real_release_takes_a_pull_request_with_its_condition(

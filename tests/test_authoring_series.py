@@ -16,6 +16,10 @@ from tests.support.lab import ACME, ALPHA, BETA, GAMMA, Lab, Site, changed
 pytest_plugins = ("tests.support.fixtures",)
 
 
+#: The calls by which patchkit puts a file in its place.
+RENAMES = "rename,renameat,renameat2"
+
+
 def digests(lab: Lab) -> dict[str, str]:
     """Every file of the bundle directory, but for the work trees."""
     return {
@@ -70,8 +74,11 @@ def test_what_was_not_touched_comes_back_byte_for_byte(lab: Lab, site: Site) -> 
     assert data["written"] == [] and digests(lab) == before
     # A shell is started there on a terminal alone; an editor where it is asked for.
     lab.run(site, "edit", "mine", "--editor", env={"EDITOR": "touch --", "VISUAL": None})
+    lab.git(Path(tree), "commit", "-q", "--allow-empty", "-m", "Nothing at all")
+    emptied = lab.run(site, "refresh", "mine")
+    assert "left out: Nothing at all" in emptied.stderr and digests(lab) == before
     gone = lab.json(site, "edit", "mine", "--discard")
-    assert gone["work_tree"] is None and not os.path.exists(tree)
+    assert gone["work_tree"] is None and not os.path.exists(os.path.dirname(tree))
     assert digests(lab) == before
 
 
@@ -150,6 +157,51 @@ def test_a_patch_that_others_build_on_is_not_deleted(lab: Lab, site: Site) -> No
     refused = lab.run(site, "delete", "mine", "1", check=3)
     assert "builds on what is to be deleted" in refused.stderr
     assert digests(lab) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("delete", "mine", "2"),
+        ("rename", "mine", "2", "0002-better"),
+        ("fold", "mine", "1", "2"),
+        ("refresh", "mine"),
+    ],
+    ids=lambda command: str(command[0]),
+)
+def test_a_kill_leaves_the_old_series_or_the_new_one(
+    command: tuple[str, ...], lab: Lab, site: Site, tmp_path: Path
+) -> None:
+    if not shutil.which("strace"):
+        pytest.skip("needs strace")
+    if command[0] == "refresh":
+        tree = Path(lab.json(site, "edit", "mine", "--no-shell")["work_tree"])
+        beta = tree / BETA[0]
+        beta.write_text(beta.read_text().replace("two_3 = 1030", "two_3 = 4711"))
+        lab.git(tree, "commit", "-qam", "Make two slower")
+    before = digests(lab)
+    kept = tmp_path / "kept"
+    shutil.copytree(lab.bundles, kept, symlinks=True)
+    seen = []
+    done = None
+    for number in range(1, 20):
+        shutil.rmtree(lab.bundles)
+        shutil.copytree(kept, lab.bundles, symlinks=True)
+        inject = f"inject={RENAMES}:signal=SIGKILL:when={number}"
+        # Without -f: what git does in its scratch repository is not counted.
+        prefix = ("strace", "-qq", "-o", "/dev/null", "-e", f"trace={RENAMES}", "-e", inject)
+        done = lab.run(site, *command, check=None, prefix=prefix)
+        assert lab.json(site, "lint", "mine")["problems"] == [], number
+        now = {path: sha256 for path, sha256 in digests(lab).items() if ".writing" not in path}
+        seen.append(now)
+        if command[0] == "refresh" and now != before:  # the work tree goes on from there
+            lab.run(site, "refresh", "mine")
+        if done.exit_code == 0:
+            break
+    after = seen[-1]
+    assert done is not None and done.exit_code == 0 and len(seen) > 3 and after != before
+    assert all(now in (before, after) for now in seen) and before in seen
+    assert after in seen[:-1]
 
 
 def test_a_shipped_bundle_with_two_releases_is_worked_on_in_a_copy(

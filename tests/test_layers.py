@@ -31,7 +31,7 @@ PURE = {
     "assertions",
     "manifest",
     "paths",
-    *("plan", "recount", "fit", "syntax", "unified", "porting", "conditions"),
+    *("plan", "stack", "recount", "fit", "syntax", "unified", "porting", "conditions"),
 }
 
 #: Pure modules of packages that are not pure as a whole.

@@ -169,6 +169,7 @@ def test_markdown_puts_equal_releases_into_one_row() -> None:
         lines
     )
     assert len([line for line in lines if line.startswith("| 0")]) == 3
+    assert [line for line in lines if "**the manifest claims this release**: why conflict" in line]
 
 
 def test_what_does_not_hold_is_said_with_its_reason() -> None:

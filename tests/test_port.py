@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from patchkit.carry.manifest import wider, with_assertions, with_range, with_variant
+from patchkit.carry.ranges import wider
 from tests import releases
 from tests.conftest import Cli
+from tests.support.editable import CORE, checkout, installed_editable
 from tests.support.lab import ACME, ALPHA, Lab
 from tests.support.wheels import Dist, build_wheel
 
@@ -158,6 +160,36 @@ def test_context_that_changed_is_merged_into_a_variant_of_its_own(acme: Releases
     assert again["releases"][0]["state"] == "holds"
 
 
+def test_a_range_that_claims_the_release_falsely_gives_it_up(acme: Releases) -> None:
+    """Else two variants would be for it, and every command would refuse the bundle."""
+    acme.add("1.1", {PATH: OLD.replace("    second_2 = 102\n", "    second_2 = 99\n")})
+    acme.bundle()
+    manifest = acme.lab.bundles / "manifests/b.toml"
+    manifest.write_text(acme.manifest().replace("==1.0", ">=1.0,<2"))
+    acme.run("lint", "--update-lock", "b", check=None, source=False)
+    assert acme.run("matrix", "b", "--releases", "acme==1.1", check=1)
+    (outcome,) = acme.port("--to", "1.1")["releases"]
+    assert (outcome["state"], outcome["variant"]) == ("ported", "==1.1")
+    assert '">=1.0,<2,!=1.1"' in acme.manifest()
+    assert acme.run("lint", "b", source=False).exit_code == 0
+    acme.run("matrix", "b", "--releases", "acme>=1")
+    lock = (acme.lab.bundles / "manifests/b.lock").read_text()
+    assert 'versions = ">=1.0,<2,!=1.1"\nreleases = ["1.0"]' in lock
+
+
+def test_a_variant_for_that_release_alone_is_not_taken_away(acme: Releases) -> None:
+    acme.add("1.1", {PATH: OLD.replace("    second_2 = 102\n", "    second_2 = 99\n")})
+    acme.bundle()
+    acme.port("--to", "1.1")
+    other = acme.lab.bundles / "patches/b/acme-1.1/0001-alpha.patch"
+    other.write_bytes(acme.lab.edit(ALPHA))
+    acme.run("lint", "--update-lock", "b", check=None, source=False)
+    before = acme.manifest()
+    refused = acme.run("port", "b", "--to", "1.1", check=3).stderr
+    assert "for acme 1.1 alone" in refused and "hint: take it out of" in refused
+    assert acme.manifest() == before
+
+
 def test_a_file_that_moved_takes_patch_and_assertion_along(acme: Releases) -> None:
     acme.add("1.1", {"acme/moved/deep.py": OLD, "acme/moved/__init__.py": ""}, without=(PATH,))
     acme.bundle()
@@ -174,6 +206,50 @@ def test_what_upstream_took_in_is_said_to_be_upstream(acme: Releases) -> None:
     acme.bundle()
     (outcome,) = acme.port("--to", "1.1")["releases"]
     assert outcome["state"] == "holds" and "upstream" in outcome["reason"]
+
+
+def added(path: str, mode: str, *lines: str) -> bytes:
+    head = f"diff --git a/{path} b/{path}\nnew file mode {mode}\n--- /dev/null\n+++ b/{path}\n"
+    return (head + f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{one}\n" for one in lines)).encode()
+
+
+def test_a_file_that_a_patch_adds_keeps_its_mode_through_later_patches(acme: Releases) -> None:
+    acme.add("1.1", {PATH: OLD.replace("    second_2 = ", "    changed_2 = ", 1)})
+    acme.bundle()
+    first = acme.lab.bundles / "patches/b/0001-alpha.patch"
+    first.write_bytes(first.read_bytes() + added("acme/run.sh", "100755", "#!/bin/sh", "true"))
+    more = b"--- a/acme/run.sh\n+++ b/acme/run.sh\n@@ -1,2 +1,3 @@\n #!/bin/sh\n+: more\n true\n"
+    acme.lab.patch_file("b/0002-more.patch", more)
+    manifest = acme.lab.bundles / "manifests/b.toml"
+    text = manifest.read_text().replace('alpha.patch"', 'alpha.patch", "b/0002-more.patch"')
+    manifest.write_text(text)
+    acme.run("lint", "--update-lock", "b", check=None, source=False)
+    (outcome,) = acme.port("--to", "1.1")["releases"]
+    assert outcome["state"] == "ported"
+    ported = "".join(
+        path.read_text() for path in sorted((acme.lab.bundles / "patches/b/acme-1.1").iterdir())
+    )
+    assert ported.count("new file mode 100755") == 1 and ported.count(" 100755\n") == 2
+    site = acme.lab.site(
+        Dist("acme", "1.1", {**ACME.files, PATH: OLD.replace("second_2 =", "changed_2 =", 1)})
+    )
+    acme.lab.run(site, "apply", "b")
+    assert (site / "acme/run.sh").stat().st_mode & 0o100
+
+
+def test_a_patch_that_cannot_be_ported_is_named_with_the_reason(acme: Releases) -> None:
+    acme.add("1.1", {PATH: OLD.replace("    second_2 = ", "    changed_2 = ", 1)})
+    acme.bundle()
+    patch = acme.lab.bundles / "patches/b/0001-alpha.patch"
+    whole = patch.read_bytes()
+    patch.write_bytes(whole + added("acme/extra.py", "100644", "1"))
+    (edited,) = acme.port("--to", "1.1", check=3)["releases"]
+    assert "0001-alpha.patch" in edited["reason"] and "lint --update-lock" in edited["reason"]
+    link = added("acme/link", "120000", "alpha.py") + b"\\ No newline at end of file\n"
+    patch.write_bytes(whole + link)
+    acme.run("lint", "--update-lock", "b", check=None, source=False)
+    (linked,) = acme.port("--to", "1.1", check=3)["releases"]
+    assert "acme/link becomes a symlink" in linked["reason"]
 
 
 def test_a_range_is_ported_release_after_release(acme: Releases) -> None:
@@ -223,6 +299,8 @@ def test_continue_takes_what_was_merged_by_hand(acme: Releases) -> None:
     (folder / f"1/{PATH}").write_text(OLD.replace(ALPHA[1], ALPHA[2]))
     (outcome,) = acme.port("--continue")["releases"]
     assert outcome["state"] == "ported"
+    hunks = [(one["outcome"], one["reason"]) for one in outcome["files"][0]["hunks"]]
+    assert hunks == [("merged", "by hand")]
     assert not folder.exists()
     later = OLD.replace(ALPHA[1], OTHER)
     assert acme.applied("1.1", {PATH: later})[PATH] == OLD.replace(ALPHA[1], ALPHA[2])
@@ -231,8 +309,38 @@ def test_continue_takes_what_was_merged_by_hand(acme: Releases) -> None:
 def test_continue_is_held_to_the_assertions(acme: Releases) -> None:
     folder = conflicting(acme)
     (folder / f"1/{PATH}").write_text(OLD.replace(ALPHA[1], OTHER + "    other = 2\n"))
-    assert "not yet" in acme.run("port", "b", "--continue", check=3).stderr
+    refused = acme.run("port", "b", "--continue", check=3).stderr
+    assert "not yet" in refused and "a range without 1.1" in refused
     assert folder.exists()
+    manifest = acme.lab.bundles / "manifests/b.toml"
+    manifest.write_text(acme.manifest().replace('"message"', '"versions" = "!=1.1", "message"'))
+    (outcome,) = acme.port("--continue")["releases"]
+    assert outcome["state"] == "ported"
+
+
+def test_continue_after_a_kill_does_not_write_twice(acme: Releases) -> None:
+    """Killed between the bundle's files and the folder's end."""
+    folder = conflicting(acme)
+    (folder / f"1/{PATH}").write_text(OLD.replace(ALPHA[1], ALPHA[2]))
+    kept = acme.folder / "kept"
+    shutil.copytree(folder, kept)
+    acme.port("--continue")
+    written = acme.manifest()
+    shutil.copytree(kept, folder)
+    (outcome,) = acme.port("--continue")["releases"]
+    assert outcome["state"] == "holds" and not folder.exists()
+    assert acme.manifest() == written
+
+
+def test_a_folder_that_a_kill_cut_short_is_made_anew(acme: Releases) -> None:
+    folder = conflicting(acme)
+    aside = folder.with_name("b.new")
+    folder.rename(aside)
+    (aside / "port.json").unlink()
+    again = Path(acme.port("--to", "1.1", check=3)["releases"][0]["folder"])
+    assert again == folder and (folder / "port.json").exists() and not aside.exists()
+    acme.port("--abort")
+    assert not folder.parent.exists()
 
 
 def test_abort_leaves_no_trace(acme: Releases) -> None:
@@ -270,41 +378,48 @@ def test_the_installed_release_is_ported_to(acme: Releases) -> None:
     assert site.text(PATH) == later.replace(ALPHA[1], ALPHA[2])
 
 
-# -- the manifest -----------------------------------------------------------------------
-
-MANIFEST = """\
-# what is said at the top
-schema = 1
-name = "b"
-version = "1"
-
-[[target]]
-distribution = "Acme"   # as upstream writes it
-[[target.variant]]
-versions = "==1.0"  # the first
-patches = ["b/a.patch"]
-
-[[assert]]
-distribution = "acme"
-file = "acme/a.py"
-text = "x"
-"""
+def test_what_is_installed_counts_and_not_another_release_of_that_version(acme: Releases) -> None:
+    """A fork says that it is 1.1; the 1.1 at hand holds already what the fork does not."""
+    acme.add("1.1", {PATH: OLD.replace(ALPHA[1], ALPHA[2])})
+    acme.bundle()
+    acme.run("fetch", "acme==1.1", "--all")
+    later = OLD.replace("    second_2 = ", "    changed_2 = ", 1)
+    site = acme.lab.site(Dist("acme", "1.1", {**ACME.files, PATH: later}))
+    where = (*site.where, "--bundles", acme.lab.bundles, "--json", "port", "b", "--to-installed")
+    (outcome,) = acme.lab.cli(*where, "--offline", env=acme.env).json["releases"]
+    assert outcome["state"] == "ported"
+    acme.lab.run(site, "apply", "b")
+    assert site.text(PATH) == later.replace(ALPHA[1], ALPHA[2])
 
 
-def test_comments_and_layout_are_kept() -> None:
-    made = with_variant(MANIFEST, "acme", {"versions": "==1.1", "patches": ["b/c.patch"]}, before=1)
-    made = with_range(made, "acme", "==1.0", ">=1.0,<=1.0.1")
-    made = with_assertions(made, [(0, "acme/b.py", "1.1")])
-    for comment in ("# what is said at the top", "# as upstream writes it", "# the first"):
-        assert comment in made
-    from patchkit.manifest import parse_manifest
+def test_an_editable_checkout_is_ported_to_as_head_has_it(lab: Lab) -> None:
+    folder = checkout(lab)
+    path = CORE[0].partition("/")[2]
+    expression = f"s/{CORE[1].strip()}$/{CORE[2].strip()}/"
+    lab.run(installed_editable(lab, folder, "uv"), "sed", "mine", path, expression)
+    lab.git(folder, "tag", "v1.0")
+    core = folder / CORE[0]
+    (backend,) = folder.glob("**/backend.py")
+    core.write_text(core.read_text().replace("second_2 = ", "changed_2 = ", 1))
+    backend.write_text(
+        re.sub(r"(gitted-|gitted\\nVersion: )1\.0", r"\g<1>1.1", backend.read_text())
+    )
+    lab.git(folder, "commit", "-qam", "later")
+    site = installed_editable(lab, folder, "pip")
+    where = ("--offline", "--checkout", folder)
+    (outcome,) = lab.json(site, "port", "mine", "--to-installed", *where)["releases"]
+    assert (outcome["state"], outcome["version"]) == ("ported", "1.1")
+    lab.run(site, "apply", "mine")
+    lab.run(site, "verify", "mine")
+    assert "changed_2 = " in core.read_text() and CORE[2] in core.read_text()
 
-    bundle = parse_manifest(made.encode(), "b")
-    assert [v.versions for v in bundle.targets[0].variants] == [">=1.0,<=1.0.1", "==1.1"]
-    assert [(a.file, a.versions) for a in bundle.asserts] == [
-        ("acme/a.py", "!=1.1"),
-        ("acme/b.py", "==1.1"),
-    ]
+
+def test_what_is_not_installed_is_said_to_be_so(acme: Releases) -> None:
+    acme.bundle()
+    site = acme.lab.site(Dist("other", "1", {"other/__init__.py": ""}))
+    where = (*site.where, "--bundles", acme.lab.bundles, "port", "b", "--to-installed")
+    refused = acme.lab.cli(*where, "--offline", env=acme.env, check=3).stderr
+    assert "none of what b patches is installed" in refused and "--python PATH" in refused
 
 
 @pytest.mark.parametrize(

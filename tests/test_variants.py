@@ -135,6 +135,11 @@ def test_a_lying_version_is_seen_through_by_the_bytes(lab: Lab) -> None:
     locked_for(lab, lab.site())
     nightly = lab.site(Dist("acme", "0.0.0.dev7", ACME.files))
     pristine = nightly.picture()
+    shown = lab.json(nightly, "show", "b")["bundle"]["targets"][0]["variants"]
+    assert [(one["fits"], one["how"]) for one in shown] == [(False, None), (True, "bytes")]
+    told = lab.run(nightly, "show", "b")
+    assert "fits     >=1,<2 (by its files, whatever the version says)" in told.stdout
+    assert "its files are those of 1.0" in told.stderr
     done = lab.run(nightly, "apply", "b")
     assert "its files are those of 1.0" in done.stderr
     assert nightly.differences(pristine) != []
@@ -167,6 +172,7 @@ def test_other_bytes_in_the_range_are_said_and_everything_must_hold(lab: Lab) ->
     other = lab.site(Dist("acme", "1.1", files))
     listed = {row["name"]: row for row in lab.json(other, "list")["bundles"]}
     assert listed["b"]["fits"] == {"acme": "unproven"}
+    assert "fits     >=1,<2 (by its version alone" in lab.run(other, "show", "b").stdout
     assert "made for other files" in lab.run(other, "apply", "b").stderr
     lab.run(other, "verify", "b")
 

@@ -9,69 +9,52 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from patchkit import bundles as source
 from patchkit.distributions import Distribution, find_distribution
-from patchkit.errors import PatchkitError, Refused, UsageError
+from patchkit.errors import Refused, UsageError
 from patchkit.fsio import digest
 from patchkit.jit import is_generator
 from patchkit.manifest import select_variant
-from patchkit.mapping import Known, Mapped, Mapping, map_patch, map_stripped
 from patchkit.model import Bundle, FileState, Target, Variant
-from patchkit.patchfile import parse
-from patchkit.plan import Key, Step, materialise
 from patchkit.releases.model import parse_asked
-from patchkit.releases.sources import Release, Settings, open_release
+from patchkit.releases.sources import Settings, open_release
+from patchkit.stack import Source
 
 
 class Base:
-    """Pristine files by path, read when asked for; ``origin`` says where they come from."""
+    """Pristine files by path, each read once; ``origin`` says where they come from."""
 
-    def __init__(self, distribution: str, version: str, origin: str) -> None:
+    def __init__(self, distribution: str, version: str, origin: str, source: Source) -> None:
         self.distribution = distribution
         self.version = version
         self.origin = origin
+        self._source = source
         self._read: dict[str, FileState | None] = {}
 
     def paths(self) -> Iterable[str]:
         """Every file of it."""
-        raise NotImplementedError
+        return self._source.paths()
 
-    def load(self, path: str) -> FileState | None:
+    def state(self, path: str) -> FileState | None:
         """A file, or None where there is none."""
-        raise NotImplementedError
-
-    def read(self, path: str) -> FileState | None:
-        """The same, read once."""
         if path not in self._read:
-            self._read[path] = self.load(path)
+            self._read[path] = self._source.state(path)
         return self._read[path]
 
     def digests(self, paths: Iterable[str]) -> dict[str, str]:
         """The SHA-256 of the files that are there."""
-        states = ((path, self.read(path)) for path in paths)
+        states = ((path, self.state(path)) for path in paths)
         return {path: digest(state.data) for path, state in states if state is not None}
 
     def generators(self) -> dict[str, bytes]:
         """What makes the kernels of the distribution."""
-        states = ((path, self.read(path)) for path in self.paths() if is_generator(path))
+        states = ((path, self.state(path)) for path in self.paths() if is_generator(path))
         return {path: state.data for path, state in states if state is not None}
 
 
-class _Archive(Base):
-    def __init__(self, release: Release) -> None:
-        super().__init__(release.distribution, release.version, release.origin)
-        self._release = release
+class _Head:
+    """The sources of an editable install as git HEAD has them."""
 
-    def paths(self) -> Iterable[str]:
-        return self._release.paths()
-
-    def load(self, path: str) -> FileState | None:
-        return self._release.state(path)
-
-
-class _Head(Base):
     def __init__(self, dist: Distribution) -> None:
-        super().__init__(dist.name, dist.version, f"git HEAD of {dist.work_tree}")
         self._work_tree = dist.work_tree or ""
         inside = os.path.relpath(dist.root, os.path.realpath(self._work_tree))
         self._above = "" if inside == "." else f"{inside}/"
@@ -85,7 +68,7 @@ class _Head(Base):
             self._paths = [path[len(self._above) :] for path in tracked]
         return self._paths
 
-    def load(self, path: str) -> FileState | None:
+    def state(self, path: str) -> FileState | None:
         from patchkit.gitsource import head_file
 
         return head_file(self._work_tree, self._above + path)
@@ -105,11 +88,13 @@ def opened(settings: Settings, distribution: str, version: str | None = None) ->
             hint=f"name one: --release {distribution}==VERSION, or an environment: --python PATH",
         )
     if dist is not None and version in (None, dist.version) and dist.work_tree is not None:
-        yield _Head(dist)
+        yield Base(dist.name, dist.version, f"git HEAD of {dist.work_tree}", _Head(dist))
         return
-    assert version is not None or dist is not None
-    with open_release(distribution, version or dist.version, settings) as release:  # type: ignore[union-attr]
-        yield _Archive(release)
+    if version is None:
+        assert dist is not None
+        version = dist.version
+    with open_release(distribution, version, settings) as release:
+        yield Base(release.distribution, release.version, release.origin, release)
 
 
 def asked(release: str | None) -> tuple[str | None, str | None]:
@@ -142,71 +127,6 @@ def version_of(
     return None, None
 
 
-class Series:
-    """Patches on a base, one after the other; ``states`` are what they leave so far."""
-
-    def __init__(self, base: Base) -> None:
-        self.base = base
-        self._known: Known | None = None
-        self.states: dict[str, FileState | None] = {}
-
-    def read(self, path: str) -> FileState | None:
-        """A file as the patches so far leave it."""
-        return self.states[path] if path in self.states else self.base.read(path)
-
-    def apply(
-        self, name: str, data: bytes, strip: int | None
-    ) -> tuple[Mapping, dict[str, FileState | None], dict[str, FileState | None]]:
-        """Put a patch on: how it was mapped, and its files before and after.
-
-        Raises what refuses it, with the patch's name and the hunk.
-        """
-        try:
-            files = parse(data, name).files
-            mapping = (
-                map_patch(files, self._paths()) if strip is None else map_stripped(files, strip)
-            )
-            before: dict[str, FileState | None] = {}
-
-            def pristine(key: Key) -> FileState | None:
-                before[key[1]] = self.read(key[1])
-                return before[key[1]]
-
-            wanted = materialise([Step("", name, ".", mapping.files)], pristine)
-        except PatchkitError as error:
-            raise error.at(patch=name) from None
-        after: dict[str, FileState | None] = {}
-        for (_, path), content in wanted.contents.items():
-            if content is None:
-                after[path] = None
-            elif content.data is None:
-                after[path] = before[path]
-            else:
-                after[path] = FileState(content.kind, content.mode, content.data)
-        self.states.update(after)
-        for mapped in mapping.files:
-            self._follow(mapped)
-        return mapping, before, after
-
-    def _paths(self) -> Known:
-        if self._known is None:
-            self._known = Known(self.base.paths())
-            for path, state in self.states.items():
-                if state is None:
-                    self._known.discard(path)
-                else:
-                    self._known.add(path)
-        return self._known
-
-    def _follow(self, mapped: Mapped) -> None:
-        if self._known is not None:
-            change = mapped.patch.change
-            if change in ("delete", "rename") and mapped.old is not None:
-                self._known.discard(mapped.old)
-            if change in ("add", "rename", "copy") and mapped.new is not None:
-                self._known.add(mapped.new)
-
-
 def pick_target(bundle: Bundle, distribution: str | None, what: str) -> Target:
     """The target that is meant: the one that is named, or the only one with patches."""
     targets = [t for t in bundle.targets if any(v.patches for v in t.variants)]
@@ -223,8 +143,3 @@ def pick_target(bundle: Bundle, distribution: str | None, what: str) -> Target:
         bundle=bundle.name,
         hint=f"name one: {what} --release DIST==VERSION",
     )
-
-
-def load(folder: str, name: str) -> tuple[Bundle, str]:
-    """A bundle with its lock, and its manifest's text."""
-    return source.load_bundle(folder, name), source.read_manifest(folder, name).decode("utf-8")

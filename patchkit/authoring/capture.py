@@ -19,14 +19,18 @@ from patchkit.fsio import digest, walk_files
 from patchkit.jit import is_generator
 from patchkit.manifest import parse_manifest, select_variant
 from patchkit.model import Assertion
+from patchkit.plan import Key
+from patchkit.publishing import publish
 from patchkit.releases.sources import Settings
 from patchkit.series import Chosen, Part, PatchBytes, from_record
 from patchkit.session import Options, Report, Session
-from patchkit.state import State
+from patchkit.state import FileEntry, State
+from patchkit.writing.bundle import Draft
+from patchkit.writing.headers import Head
+from patchkit.writing.who import author_of, today
 
 from . import draft, place
 from .edits import Edit, Found, find, targets
-from .headers import Head
 
 
 def capture(
@@ -51,25 +55,9 @@ def capture(
     session = Session(options)
     folder = place.target_folder(options, make=True)
 
-    def look() -> tuple[State | None, list[Chosen], list[Distribution], Found]:
-        state = session.home.read_state()
-        if state is not None and name in {entry["name"] for entry in state["bundles"]}:
-            raise Refused(
-                f"{name} is applied already",
-                code="bundle-exists",
-                bundle=name,
-                hint="capture what was edited on top of it under another name",
-            )
-        applied = []
-        if state is not None:
-            env, home = session.env, session.home
-            applied = [
-                from_record(env, home, state["bundles"], entry) for entry in state["bundles"]
-            ]
-        dists = targets(session, state, distributions, _offered(options))
-        return state, applied, dists, find(session, state, applied, dists, settings)
-
-    state, applied, dists, found = workflow.steadily(session, look)
+    state, applied, dists, found = workflow.steadily(
+        session, lambda: _look(session, settings, name, distributions)
+    )
     if not found.edits:
         raise _nothing(session, dists, found)
     if name in source.list_names(folder):
@@ -90,15 +78,35 @@ def capture(
     # All is computed and checked before the first byte is written.
     workflow.adopt(session, chosen, found.edited(), state, dry_run=True)
     before = place.read(folder, made.contents)
-    written = [] if dry_run else place.write(folder, made.contents)
+    written = [] if dry_run else made.write(folder)
     try:
         report = workflow.adopt(session, chosen, found.edited(), state, dry_run=dry_run)
     except BaseException:
         if not dry_run and not session.home.is_unfinished(session.home.mark()):
-            place.restore(folder, before)
+            publish(folder, before)
         raise
     report.data["written"] = written
     return _told(report, made.as_json(folder), found, made.notes)
+
+
+def _look(
+    session: Session, settings: Settings, name: str, distributions: Sequence[str]
+) -> tuple[State | None, list[Chosen], list[Distribution], Found]:
+    """The record, the applied bundles, the distributions that are meant, and their edits."""
+    state = session.home.read_state()
+    if state is not None and name in {entry["name"] for entry in state["bundles"]}:
+        raise Refused(
+            f"{name} is applied already",
+            code="bundle-exists",
+            bundle=name,
+            hint="capture what was edited on top of it under another name",
+        )
+    applied = []
+    if state is not None:
+        env, home = session.env, session.home
+        applied = [from_record(env, home, state["bundles"], entry) for entry in state["bundles"]]
+    dists = targets(session, state, distributions, _offered(session.options))
+    return state, applied, dists, find(session, state, applied, dists, settings)
 
 
 def _told(report: Report, data: Mapping[str, Any], found: Found, notes: list[str]) -> Report:
@@ -181,15 +189,12 @@ def _draft(
     one_per_file: bool,
     with_asserts: bool,
     confirm: Callable[[list[Assertion]], bool] | None,
-) -> draft.Draft:
+) -> Draft:
     environ = session.options.environ
-    who = draft.author(environ, author)
+    who = author_of(environ, author)
     subject, _, text = (message or name.replace("-", " ").capitalize()).partition("\n")
-    recorded = {}
+    recorded = _recorded(state)
     needed: list[str] = []
-    for entry in [] if state is None else state["files"]:
-        assert state is not None
-        recorded[(state["roots"][entry["root"]], entry["path"])] = entry
     pieces = []
     for dist_name in sorted({edit.distribution.name for edit in found.edits}):
         edits = [edit for edit in found.edits if edit.distribution.name == dist_name]
@@ -211,7 +216,7 @@ def _draft(
                 Head(
                     f"{subject} ({group[0].path})" if one_per_file and len(edits) > 1 else subject,
                     text.strip("\n"),
-                ).having(origin=origin, author=who, last_update=draft.today(environ)),
+                ).having(origin=origin, author=who, last_update=today(environ)),
                 {edit.path: edit.before for edit in group if edit.before is not None},
                 {edit.path: edit.after for edit in group},
             )
@@ -219,14 +224,15 @@ def _draft(
         ]
         pieces.append(draft.Piece(dist.name, dist.version, changes, pristine))
     order = [] if state is None else [entry["name"] for entry in state["bundles"]]
-    loose = [] if state is None else [e["name"] for e in state["bundles"] if e["loose"]]
-    if set(needed) & set(loose):
-        raise Refused(
-            f"the edits are on top of {loose[0]}, a loose patch, which no bundle can require",
-            code="on-loose-patch",
-            bundle=loose[0],
-            hint="make it a bundle first: patchkit import",
-        )
+    for entry in [] if state is None else state["bundles"]:
+        if entry["loose"] and entry["name"] in needed:
+            raise Refused(
+                f"the edits are on top of {entry['name']}, a loose patch, which no bundle can"
+                " require",
+                code="on-loose-patch",
+                bundle=entry["name"],
+                hint="make it a bundle first: patchkit import",
+            )
     return draft.make(
         name,
         pieces,
@@ -237,6 +243,13 @@ def _draft(
         confirm=confirm,
         generators=lambda which: _generators(found, which),
     )
+
+
+def _recorded(state: State | None) -> dict[Key, FileEntry]:
+    """What the record says of each file, by its root and path."""
+    if state is None:
+        return {}
+    return {(state["roots"][one["root"]], one["path"]): one for one in state["files"]}
 
 
 def _generators(found: Found, distribution: str) -> Mapping[str, bytes]:
@@ -252,7 +265,7 @@ def _generators(found: Found, distribution: str) -> Mapping[str, bytes]:
     return out
 
 
-def _chosen(session: Session, made: draft.Draft) -> Chosen:
+def _chosen(session: Session, made: Draft) -> Chosen:
     parts = []
     for target in made.bundle.targets:
         dist = find_distribution(session.env, target.distribution)

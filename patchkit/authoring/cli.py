@@ -14,8 +14,7 @@ from patchkit.console import finish, to_stderr
 from patchkit.model import Assertion
 from patchkit.options import common_options, complete_bundle, dry_run_option
 from patchkit.releases.cli import settings_of, source_options
-
-from . import manifests
+from patchkit.writing import manifests
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,4 +1,4 @@
-"""A bundle in memory, before anything is written: manifest, patches, lock.
+"""What was edited as patches of a bundle, new or there already.
 
 Owns how a new bundle, or a new variant of one, looks: an exact range, the author's to widen,
 the digests of the pristine files in the lock, JIT caches named, assertions that were tried.
@@ -6,25 +6,23 @@ the digests of the pristine files in the lock, JIT caches named, assertions that
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from patchkit import bundles as source
 from patchkit.compiled import judged
-from patchkit.errors import Refused, UsageError
-from patchkit.fsio import digest
+from patchkit.errors import Refused
 from patchkit.jit import cache_of
-from patchkit.lint import named_patches
-from patchkit.manifest import parse_manifest, render_lock, select_variant, version_matches
+from patchkit.manifest import select_variant, version_matches
 from patchkit.mapping import map_stripped
-from patchkit.model import Assertion, Bundle, FileState, Pristine
+from patchkit.model import Assertion, Bundle, FileState, Pristine, Variant
 from patchkit.patchfile import parse
-from patchkit.releases.locking import pristine_entries
 from patchkit.releases.sources import Settings
+from patchkit.writing import manifests
+from patchkit.writing.bundle import Draft, finish, load, revise
+from patchkit.writing.headers import Head, patch_names
 
-from . import kernels, manifests, place, suggest
-from .headers import Head, patch_names
+from . import kernels, place, suggest
 from .scratch import Files, diff_of
 
 #: Paths in patches begin at the package, behind git's a/ and b/.
@@ -62,45 +60,6 @@ class Piece(NamedTuple):
     pristine: Mapping[str, str]
 
 
-class Draft(NamedTuple):
-    """A bundle to be written; ``contents`` maps paths in the bundle directory to bytes."""
-
-    bundle: Bundle
-    contents: dict[str, bytes | None]
-    asserts: list[Assertion]
-    notes: list[str]
-
-    @property
-    def manifest(self) -> bytes:
-        """The manifest's bytes."""
-        data = self.contents[f"manifests/{self.bundle.name}.toml"]
-        assert data is not None
-        return data
-
-    def patch(self, path: str) -> bytes:
-        """A patch file's bytes."""
-        data = self.contents[f"patches/{path}"]
-        assert data is not None
-        return data
-
-    def as_json(self, folder: str) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "bundle": self.bundle.name,
-            "folder": folder,
-            "patches": named_patches(self.bundle),
-            "asserts": [
-                {
-                    "distribution": one.distribution,
-                    "file": one.file,
-                    "lines": manifests.assertion_table(one).splitlines(),
-                }
-                for one in self.asserts
-            ],
-            "caches": {kind: list(names) for kind, names in self.bundle.caches},
-        }
-
-
 def exact(version: str) -> str:
     """The range that means one release, also where its version is none by PEP 440."""
     from packaging.version import InvalidVersion, Version
@@ -115,6 +74,10 @@ def exact(version: str) -> str:
 def folder_of(name: str, piece: Piece) -> str:
     """Where the patches of a variant go, below ``patches/``."""
     return f"{name}/{piece.distribution}-{piece.version}"
+
+
+def _variant(versions: str, paths: Sequence[str]) -> dict[str, object]:
+    return {"versions": versions, "strip": STRIP, "patches": paths}
 
 
 def make(
@@ -141,7 +104,7 @@ def make(
         paths = patch_names(folder_of(name, piece), [c.head.subject for c in piece.changes])
         made = dict(zip(paths, (change.render() for change in piece.changes), strict=True))
         patches.update(made)
-        text = manifests.add_variant(text, piece.distribution, versions, paths, STRIP)
+        text = manifests.add_variant(text, piece.distribution, _variant(versions, paths))
         files = tuple(sorted(piece.pristine.items()))
         if files:
             pristine.append(Pristine(piece.distribution, versions, (piece.version,), files))
@@ -155,27 +118,39 @@ def make(
     return finish(name, text, patches, pristine, found, notes)
 
 
-def finish(
+def add(
+    folder: str,
     name: str,
-    text: str,
-    patches: Mapping[str, bytes],
-    pristine: Iterable[Pristine],
-    asserts: list[Assertion],
-    notes: list[str],
-    gone: Iterable[str] = (),
+    piece: Piece,
+    settings: Settings,
+    *,
+    message: str,
+    with_asserts: bool = True,
+    asserts: Sequence[Assertion] = (),
+    confirm: Callable[[list[Assertion]], bool] | None = None,
+    generators: Callable[[str], Mapping[str, bytes]] | None = None,
 ) -> Draft:
-    """The files of a bundle, checked: manifest, patches (all that it names), lock; ``gone``
-    are patch files that are to be removed."""
-    manifest = manifests.checked(text, name)
-    digests = {path: digest(data) for path, data in patches.items()}
-    lock = render_lock(digests, pristine)
-    bundle = parse_manifest(manifest, name, lock if digests else None)
-    contents: dict[str, bytes | None] = {f"patches/{path}": data for path, data in patches.items()}
-    contents.update({f"patches/{path}": None for path in gone if path not in patches})
-    contents[f"manifests/{name}.toml"] = manifest
-    if digests:
-        contents[f"manifests/{name}.lock"] = lock
-    return Draft(bundle, contents, asserts, notes)
+    """Patches for one release in a bundle that is there (:func:`extend`), or else in a new one
+    (:func:`make`), whose summary is the first line of ``message``."""
+    if name in source.list_names(folder):
+        return extend(
+            *(folder, name, piece, settings),
+            with_asserts=with_asserts,
+            asserts=asserts,
+            confirm=confirm,
+            generators=generators,
+        )
+    subject, _, text = message.partition("\n")
+    return make(
+        name,
+        [piece],
+        summary=subject,
+        description=text,
+        with_asserts=with_asserts,
+        asserts=asserts,
+        confirm=confirm,
+        generators=generators,
+    )
 
 
 def extend(
@@ -191,28 +166,19 @@ def extend(
 ) -> Draft:
     """A bundle that is there, with further patches: behind those of the variant that is for the
     release, or in a variant of their own.  ``asserts`` come first among the suggested."""
-    bundle = source.load_bundle(folder, name)
-    text = source.read_manifest(folder, name).decode("utf-8")
+    bundle, before = load(folder, name)
+    text = before
     target = next((t for t in bundle.targets if t.distribution == piece.distribution), None)
     variant = None if target is None else select_variant(target, piece.version)
     notes: list[str] = []
-    versions = exact(piece.version)
     subjects = [change.head.subject for change in piece.changes]
     if variant is None:
+        versions, prefix = exact(piece.version), ""
         paths = patch_names(folder_of(name, piece), subjects)
-        text = manifests.add_variant(text, piece.distribution, versions, paths, STRIP)
-        prefix = ""
+        text = manifests.add_variant(text, piece.distribution, _variant(versions, paths))
     else:
-        if variant.reason is not None:
-            raise Refused(
-                f"{name} says that {piece.distribution} {variant.versions} needs no patch",
-                code="no-patches",
-                bundle=name,
-                hint=f"take that out of manifests/{name}.toml first",
-            )
         versions = variant.versions
-        where = variant.patches[-1].rpartition("/")[0]
-        paths = patch_names(where, subjects, len(variant.patches) + 1)
+        paths = _further_names(folder, bundle, piece, variant)
         last = source.read_patch(folder, bundle, variant.patches[-1])
         prefix = prefix_of(last, variant.strip)
         text = manifests.edit_patches(
@@ -221,15 +187,6 @@ def extend(
                 [*have, *paths] if (dist, ranges) == (piece.distribution, versions) else have
             ),
         )
-        taken = [path for path in paths if place.is_there(folder, f"patches/{path}")]
-        if taken:
-            raise Refused(
-                f"there is a patch file {taken[0]} already",
-                code="patch-exists",
-                bundle=name,
-                patch=taken[0],
-                hint="say it in other words: -m TEXT",
-            )
     made = {path: change.render(prefix) for path, change in zip(paths, piece.changes, strict=True)}
     found = list(asserts)
     if with_asserts and not found:
@@ -248,7 +205,32 @@ def extend(
         text = manifests.add_caches(text, kind, names)
     files = tuple(sorted(piece.pristine.items()))
     own = Pristine(piece.distribution, versions, (piece.version,), files)
-    return revise(folder, name, text, made, settings, asserts=found, notes=notes, own=own)
+    return revise(folder, name, before, text, made, settings, asserts=found, notes=notes, own=own)
+
+
+def _further_names(folder: str, bundle: Bundle, piece: Piece, variant: Variant) -> list[str]:
+    """Names for patches behind those of a variant.  Raises :class:`Refused` where it has none,
+    or where a file has the name."""
+    if variant.reason is not None:
+        raise Refused(
+            f"{bundle.name} says that {piece.distribution} {variant.versions} needs no patch",
+            code="no-patches",
+            bundle=bundle.name,
+            hint=f"take that out of manifests/{bundle.name}.toml first",
+        )
+    where = variant.patches[-1].rpartition("/")[0]
+    subjects = [change.head.subject for change in piece.changes]
+    paths = patch_names(where, subjects, len(variant.patches) + 1)
+    for path in paths:
+        if place.is_there(folder, f"patches/{path}"):
+            raise Refused(
+                f"there is a patch file {path} already",
+                code="patch-exists",
+                bundle=bundle.name,
+                patch=path,
+                hint="say it in other words: -m TEXT",
+            )
+    return paths
 
 
 def outdated(
@@ -285,40 +267,6 @@ def outdated(
     return found
 
 
-def revise(
-    folder: str,
-    name: str,
-    text: str,
-    made: Mapping[str, bytes],
-    settings: Settings,
-    *,
-    asserts: Sequence[Assertion] = (),
-    notes: Sequence[str] = (),
-    own: Pristine | None = None,
-) -> Draft:
-    """A bundle that is there with another manifest and other patches, and the lock for them.
-
-    What the lock says of releases is proven anew on those that are at hand; ``own`` is an
-    entry that is known to hold.  Patches that no variant names any more are removed.
-    """
-    before = source.load_bundle(folder, name)
-    bundle = parse_manifest(manifests.checked(text, name), name)
-    patches = {
-        path: made[path] if path in made else source.read_patch(folder, before, path)
-        for path in named_patches(bundle)
-    }
-    bundle = bundle._replace(lock=before.lock, pristine=before.pristine)
-    offline, settings.offline = settings.offline, True
-    try:
-        entries = pristine_entries(bundle, patches.__getitem__, settings)
-    finally:
-        settings.offline = offline
-    if own is not None and own.files and not _covers(entries, own):
-        entries.append(own)
-    gone = [path for path in named_patches(before) if path not in patches]
-    return finish(name, text, patches, entries, list(asserts), list(notes), gone)
-
-
 def prefix_of(data: bytes, strip: int | None) -> str:
     """What stands between ``a/`` and the package in the paths of a patch, by its strip level:
     ``python/`` in patches of SGLang's own.  Raises :class:`Refused` where there is no ``a/``."""
@@ -332,14 +280,6 @@ def prefix_of(data: bytes, strip: int | None) -> str:
         )
     parts = parse(data, "").files[0].path.split("/")[1:strip]
     return "".join(f"{part}/" for part in parts)
-
-
-def _covers(entries: Sequence[Pristine], own: Pristine) -> bool:
-    return any(
-        (one.distribution, one.versions) == (own.distribution, own.versions)
-        and own.releases[0] in one.releases
-        for one in entries
-    )
 
 
 def suggested(
@@ -404,36 +344,3 @@ def cache_names(
             )
         names.setdefault(cache_of(file), set()).update(found)
     return {kind: sorted(some) for kind, some in sorted(names.items())}
-
-
-def author(environ: Mapping[str, str], given: str | None) -> str | None:
-    """``--author``, else who git says that commits are by; None where nobody says it."""
-    if given is not None:
-        if "<" not in given:
-            raise UsageError(f"--author: {given!r} has no address", hint="NAME <ADDRESS>")
-        return given
-    name = environ.get("GIT_AUTHOR_NAME") or _git_config("user.name")
-    mail = environ.get("GIT_AUTHOR_EMAIL") or _git_config("user.email")
-    return f"{name} <{mail}>" if name and mail else None
-
-
-def _git_config(key: str) -> str:
-    from patchkit.gitsource import configured
-
-    return configured(key)
-
-
-def today(environ: Mapping[str, str]) -> str:
-    """The date for Last-Update; ``SOURCE_DATE_EPOCH`` (seconds) counts where it is set."""
-    import datetime
-
-    epoch = environ.get("SOURCE_DATE_EPOCH", "")
-    if epoch.isdecimal():
-        return datetime.datetime.fromtimestamp(int(epoch), datetime.timezone.utc).date().isoformat()
-    return datetime.date.today().isoformat()
-
-
-def relative(path: str, cwd: str) -> str:
-    """A path for a person: from the working directory, where it lies below it."""
-    inside = os.path.relpath(path, cwd)
-    return path if inside.startswith("..") else inside

@@ -17,14 +17,16 @@ from patchkit import bundles as source
 from patchkit.distributions import list_distributions
 from patchkit.errors import PatchkitError, Refused, UsageError
 from patchkit.mapping import Known, map_patch
-from patchkit.model import Assertion, FileState
+from patchkit.model import Assertion
 from patchkit.patchfile import parse
 from patchkit.releases.sources import Settings
 from patchkit.session import Options, Report
+from patchkit.stack import Stack, States
+from patchkit.writing.headers import Head, slug
+from patchkit.writing.who import today
 
 from . import draft, place
-from .base import Base, Series, asked, opened
-from .headers import Head, slug
+from .base import Base, asked, opened
 
 _MAIL = re.compile(
     rb"^From (?:[0-9a-f]{40,64} |\S+ +(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )[^\n]*\n(?=[A-Z][\w-]*:)",
@@ -82,41 +84,21 @@ def import_patches(
             _must_be_new_there(folder, name, base)
         changes, left, skipped = _changes(options, base, given, author)
         if not changes:
-            raise Refused(
-                f"nothing in {origin} is about a file of {base.distribution} {base.version}",
-                code="nothing-to-import",
-                hint="tests, docs and build files of the source tree are in no wheel",
-                detail=tuple(f"left out: {one.file}" for one in left),
-            )
+            raise _nothing(origin, base, left)
         if join:
             changes = [_joined(changes, message)]
         if one_per_file:
             changes = [one for change in changes for one in per_file(change)]
         touched = {path for change in changes for path in change.before}
         piece = draft.Piece(base.distribution, base.version, changes, base.digests(touched))
-        generators = base.generators
-        if there:
-            made = draft.extend(
-                folder,
-                name,
-                piece,
-                settings,
-                with_asserts=with_asserts,
-                confirm=confirm,
-                generators=lambda _: generators(),
-            )
-        else:
-            subject, _, text = (message or changes[0].head.subject).partition("\n")
-            made = draft.make(
-                name,
-                [piece],
-                summary=subject,
-                description=text,
-                with_asserts=with_asserts,
-                confirm=confirm,
-                generators=lambda _: generators(),
-            )
-    written = [] if dry_run else place.write(folder, made.contents)
+        made = draft.add(
+            *(folder, name, piece, settings),
+            message=message or changes[0].head.subject,
+            with_asserts=with_asserts,
+            confirm=confirm,
+            generators=lambda _: base.generators(),
+        )
+    written = [] if dry_run else made.write(folder)
     report = Report("import", {**made.as_json(folder), "written": written}, changed=bool(written))
     report.data["release"] = {"distribution": base.distribution, "version": base.version}
     report.data["left_out"] = [one._asdict() for one in left]
@@ -127,6 +109,15 @@ def import_patches(
     report.notes += [f"left out: {one}, which changes nothing here" for one in skipped]
     report.notes += made.notes
     return report
+
+
+def _nothing(origin: str, base: Base, left: Sequence[Left]) -> Refused:
+    return Refused(
+        f"nothing in {origin} is about a file of {base.distribution} {base.version}",
+        code="nothing-to-import",
+        hint="tests, docs and build files of the source tree are in no wheel",
+        detail=tuple(f"left out: {one.file}" for one in left),
+    )
 
 
 def read_source(origin: str, cwd: str = "") -> list[Given]:
@@ -198,6 +189,14 @@ def _from_checkout(folder: str, commits: str) -> list[Given]:
     if ".." not in commits:
         commits = f"{commits}^..{commits}"
     with repository(folder) as repo:
+        listed = ("rev-list", "--max-count=1", "--end-of-options", commits)
+        status, _ = run_git(repo, folder, *listed, fine=(0, 128))
+        if status:
+            raise Refused(
+                f"{folder} has no commits {commits}",
+                code="no-source",
+                hint=f"git -C {folder} log --oneline --all shows what there is",
+            )
         _, top = run_git(repo, folder, "rev-parse", "--show-toplevel")
         _, data = run_git(
             *(repo, os.fsdecode(top.rstrip(b"\n")), "-c", "core.quotePath=true"),
@@ -237,17 +236,15 @@ def _base(
     parts = {part for file in files for part in file.path.split("/")}
     fitting = []
     listed = [] if settings.environment is None else list_distributions(settings.environment)
-    offline, settings.offline = settings.offline, True  # what is installed says it
     for dist in listed:
         try:
-            with opened(settings, dist.name) as base:
+            with opened(settings.at_hand(), dist.name) as base:
                 known = Known(base.paths())
                 if parts & set(known.packages):
                     map_patch(files, known)
                     fitting.append(dist.name)
         except PatchkitError:
             continue
-    settings.offline = offline
     if len(fitting) == 1:
         return stack.enter_context(opened(settings, fitting[0]))
     what = f"several do: {', '.join(fitting)}" if fitting else "none does"
@@ -279,13 +276,13 @@ def _must_be_new_there(folder: str, name: str, base: Base) -> None:
 def _changes(
     options: Options, base: Base, given: Sequence[Given], author: str | None
 ) -> tuple[list[draft.Change], list[Left], list[str]]:
-    series = Series(base)
+    series = Stack(base)
     changes: list[draft.Change] = []
     left: list[Left] = []
     skipped: list[str] = []
     for one in given:
         try:
-            mapping, before, after = series.apply(one.name, one.data, None)
+            _, mapping, before, after = series.apply(one.name, one.data, None)
         except Refused as error:
             if error.code == "path-not-found" and error.data.get("left_out"):
                 left += [Left(one.name, _bare(path)) for path in error.data["left_out"]]
@@ -300,7 +297,7 @@ def _changes(
         head = Head.of(one.data, os.path.basename(one.name)).having(
             origin=f"other, commit {one.commit}" if one.commit else f"other, {one.name}",
             author=author,
-            last_update=draft.today(options.environ),
+            last_update=today(options.environ),
         )
         if before == after:
             skipped.append(one.name)
@@ -313,16 +310,14 @@ def _bare(path: str) -> str:
     return path[2:] if path.startswith(("a/", "b/")) else path
 
 
-def _change(
-    head: Head, before: dict[str, FileState | None], after: dict[str, FileState | None]
-) -> draft.Change:
+def _change(head: Head, before: States, after: States) -> draft.Change:
     return draft.Change(head, {p: s for p, s in before.items() if s is not None}, after)
 
 
 def _joined(changes: Sequence[draft.Change], message: str | None) -> draft.Change:
     """All in one: the first one's head, the others' subjects below it."""
-    before: dict[str, FileState | None] = {}
-    after: dict[str, FileState | None] = {}
+    before: States = {}
+    after: States = {}
     for change in changes:
         for path in {**change.before, **change.after}:
             before.setdefault(path, change.before.get(path))

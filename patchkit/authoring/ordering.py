@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from patchkit.bundles import read_patch
 from patchkit.errors import Refused, UsageError
 from patchkit.lint import named_patches
-from patchkit.model import FileState
 from patchkit.releases.sources import Settings
 from patchkit.session import Options, Report
+from patchkit.stack import Stack, States
+from patchkit.writing import manifests
+from patchkit.writing.bundle import Draft, finish, load
+from patchkit.writing.headers import Head, slug
 
-from . import draft, manifests, place
-from .base import Series, load
-from .headers import Head, slug
+from . import draft, place
 from .importing import joined_head, per_file
 from .series import Item, Work, find_patch, opened_work, rewritten
-
-States = dict[str, "FileState | None"]
 
 
 def fold(
@@ -45,16 +44,16 @@ def fold(
                 hint=f"fold what is between them, too; or change their order: patchkit edit {name}",
                 detail=tuple(paths[numbers[0] : numbers[-1] + 1]),
             )
-        series = Series(work.base)
+        series = Stack(work.base)
         for item in work.items[: numbers[0]]:
             series.apply(item.path, item.data, work.strip)
         before: States = {}
         after: States = {}
         some = [work.items[number] for number in numbers]
         for item in some:
-            _, old, new = series.apply(item.path, item.data, work.strip)
-            before = {**old, **before}
-            after.update(new)
+            put = series.apply(item.path, item.data, work.strip)
+            before = {**put.before, **before}
+            after.update(put.after)
         head = joined_head([Head.of(item.data, item.path) for item in some], message)
         change = _change(head, before, after)
         folded = Item(some[0].path, change.render(work.prefix))
@@ -77,19 +76,21 @@ def split(
     with opened_work(options, settings, name, release, f"patchkit split {name} …") as work:
         paths = [item.path for item in work.items]
         number = find_patch(paths, patch, name)
-        series = Series(work.base)
+        series = Stack(work.base)
         for item in work.items[:number]:
             series.apply(item.path, item.data, work.strip)
         whole = work.items[number]
-        _, before, after = series.apply(whole.path, whole.data, work.strip)
-        parts = _parts(_change(Head.of(whole.data, whole.path), before, after), files)
+        put = series.apply(whole.path, whole.data, work.strip)
+        parts = _parts(_change(Head.of(whole.data, whole.path), put.before, put.after), files)
         if len(parts) < 2:
             raise Refused(
                 f"{whole.path} would stay in one piece",
                 code="nothing-to-split",
                 bundle=name,
                 patch=whole.path,
-                hint="it changes one file; or name some of its files: --file GLOB",
+                hint="name some of its files, and not all: --file GLOB"
+                if files
+                else f"it changes one file; make two commits of it: patchkit edit {name}",
             )
         made: list[Item] = []
         for at, part in enumerate(parts):
@@ -131,7 +132,7 @@ def rename(
 ) -> Report:
     """Give a patch file another name, in every variant that names it."""
     folder = place.target_folder(options)
-    bundle, text = load(folder, name)
+    bundle, before = load(folder, name)
     paths = named_patches(bundle)
     old = paths[find_patch(paths, patch, name)]
     file = new if new.endswith((".patch", ".diff")) else f"{new}.patch"
@@ -147,13 +148,13 @@ def rename(
             hint="take another name",
         )
     text = manifests.edit_patches(
-        text, lambda dist, versions, have: [path if one == old else one for one in have]
+        before, lambda dist, versions, have: [path if one == old else one for one in have]
     )
     data = read_patch(folder, bundle, old)
     new_paths = [path if one == old else one for one in paths]
     patches = {one: data if one == path else read_patch(folder, bundle, one) for one in new_paths}
     # No byte of a patch differs, so what was known of releases is known still.
-    made = draft.finish(name, text, patches, bundle.pristine, [], [], [old])
+    made = finish(name, text, patches, bundle.pristine, [], [], before=before, gone=[old])
     return report_of("rename", folder, made, dry_run=dry_run)
 
 
@@ -200,12 +201,12 @@ def _finish(
     return report_of(command, work.folder, made, dry_run=dry_run)
 
 
-def report_of(command: str, folder: str, made: draft.Draft, *, dry_run: bool) -> Report:
+def report_of(command: str, folder: str, made: Draft, *, dry_run: bool) -> Report:
     """Write what differs from what is there, and say it."""
     present = place.read(folder, made.contents)
     changed = {path: data for path, data in made.contents.items() if data != present[path]}
     if not dry_run:
-        place.write(folder, changed)
+        made.write(folder)
     report = Report(command, made.as_json(folder), changed=bool(changed) and not dry_run)
     full = {path: f"{folder}/{path}" for path in changed}
     report.data["written"] = [full[p] for p in changed if changed[p] is not None]

@@ -1,23 +1,16 @@
-"""The bundle directory that is written to, and the writing: all files, or none of them.
-
-Never the bundles that ship with patchkit.  The manifest goes last, since a bundle is what has
-one.
-"""
+"""The bundle directory that is written to: never the bundles that ship with patchkit."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from patchkit import bundles as source
 from patchkit.errors import Refused, UsageError
-from patchkit.fsio import Root, make_root
 from patchkit.layers import is_special
 from patchkit.manifest import is_name
 from patchkit.session import Options
-
-Contents = Mapping[str, "bytes | None"]
 
 
 def target_folder(options: Options, *, make: bool = False) -> str:
@@ -45,7 +38,7 @@ def target_folder(options: Options, *, make: bool = False) -> str:
             code="shipped-bundles",
             hint="name a bundle directory of your own, which is made if need be: --bundles DIR",
         )
-    return folder
+    return source.whole(folder)
 
 
 def check_new_name(folder: str, name: str) -> None:
@@ -68,27 +61,8 @@ def is_there(folder: str, path: str) -> bool:
     return os.path.lexists(os.path.join(folder, path))
 
 
-def write(folder: str, contents: Contents) -> list[str]:
-    """Write files (None: remove one) below a bundle directory, which is made where it is not
-    there.  On an error, or a signal, what was there before comes back.  Returns the paths."""
-    for part in ("manifests", "patches"):
-        make_root(os.path.join(folder, part)).close()
-    root = Root(folder)
-    before: dict[str, bytes | None] = {}
-    try:
-        for path in sorted(contents, key=_publishing):
-            before[path] = root.read(path) if root.lstat(path) is not None else None
-            _put(root, path, contents[path])
-    except BaseException:
-        restore(folder, before)
-        raise
-    finally:
-        root.close()
-    return [os.path.join(folder, path) for path in sorted(contents, key=_publishing)]
-
-
-def read(folder: str, paths: Contents) -> dict[str, bytes | None]:
-    """What is there now, to be given to :func:`restore`."""
+def read(folder: str, paths: Iterable[str]) -> dict[str, bytes | None]:
+    """What is there now."""
     found: dict[str, bytes | None] = {}
     for path in paths:
         full = os.path.join(folder, path)
@@ -98,31 +72,3 @@ def read(folder: str, paths: Contents) -> dict[str, bytes | None]:
         else:
             found[path] = None
     return found
-
-
-def restore(folder: str, before: Contents) -> None:
-    """Put back what files held before, the manifest first."""
-    root = Root(folder)
-    try:
-        for path in sorted(before, key=_publishing, reverse=True):
-            _put(root, path, before[path])
-    finally:
-        root.close()
-
-
-def _put(root: Root, path: str, data: bytes | None) -> None:
-    if data is not None:
-        root.make_folders(path)
-        root.replace(path, data)
-        return
-    root.unlink(path)
-    root.unlink(f"{path}.new")  # what a write that failed was about to rename
-    above = path.rpartition("/")[0]
-    while above.count("/"):  # folders of the bundle's own, where they are empty
-        root.rmdir(above)
-        above = above.rpartition("/")[0]
-
-
-def _publishing(path: str) -> tuple[int, str]:
-    """Patches, then the lock, then the manifest."""
-    return (path.startswith("manifests/") + path.endswith(".toml"), path)

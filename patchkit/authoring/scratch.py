@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from patchkit.errors import Fault, Refused
+from patchkit.fsio import make_root
 from patchkit.gitsource import STEERING, list_tree, opened, run_git, variables
 from patchkit.model import FileState
 
@@ -189,6 +190,12 @@ def remove(path: str) -> None:
     shutil.rmtree(path)
 
 
+def remove_if_bare(path: str) -> None:
+    """Take the folder of the repositories away, where there is none left in it."""
+    if os.listdir(path) == [".gitignore"]:
+        shutil.rmtree(path)
+
+
 def folder(path: str) -> str:
     """An empty folder for a repository that stays, with those above it."""
     os.makedirs(path)
@@ -201,10 +208,12 @@ def move(path: str, to: str) -> None:
 
 
 def note(path: str, text: str) -> None:
-    """Write a small file that goes with a scratch repository."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    """Write a small file that goes with a scratch repository, whole or not at all."""
+    root = make_root(os.path.dirname(path))
+    try:
+        root.replace(os.path.basename(path), text.encode())
+    finally:
+        root.close()
 
 
 def diff_of(before: Files, after: Files, prefix: str = "") -> bytes:

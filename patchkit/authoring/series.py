@@ -16,9 +16,12 @@ from patchkit.manifest import select_variant
 from patchkit.model import Assertion, Bundle, Pristine, Target, Variant
 from patchkit.releases.sources import Settings
 from patchkit.session import Options
+from patchkit.stack import Stack
+from patchkit.writing import manifests
+from patchkit.writing.bundle import Draft, load, revise
 
-from . import draft, manifests, place, suggest
-from .base import Base, Series, asked, load, opened, pick_target, version_of
+from . import draft, place, suggest
+from .base import Base, asked, opened, pick_target, version_of
 
 
 class Item(NamedTuple):
@@ -63,13 +66,12 @@ class Work(NamedTuple):
             if variant is not self.variant
         )
 
-    def put_on(self, items: Sequence[Item]) -> tuple[Series, list[str]]:
+    def put_on(self, items: Sequence[Item]) -> tuple[Stack, list[str]]:
         """Put patches on the release; what they leave, and the files that they touch."""
-        series = Series(self.base)
+        series = Stack(self.base)
         touched: dict[str, None] = {}
         for item in items:
-            _, before, _ = series.apply(item.path, item.data, self.strip)
-            touched.update(dict.fromkeys(before))
+            touched.update(dict.fromkeys(series.apply(item.path, item.data, self.strip).before))
         return series, list(touched)
 
 
@@ -112,7 +114,7 @@ def rewritten(
     *,
     suggest_for: Sequence[Item] = (),
     confirm: Callable[[list[Assertion]], bool] | None = None,
-) -> draft.Draft:
+) -> Draft:
     """The bundle with another series, which is put on the release first.
 
     A patch file that another variant names stays as it is: what is changed of it gets a file of
@@ -127,21 +129,14 @@ def rewritten(
             hint=f"take the variant out of manifests/{work.bundle.name}.toml, or the bundle away",
         )
     notes: list[str] = []
-    olds = {item.path: item.data for item in work.items}
-    final = []
-    for item in items:
-        if olds.get(item.path, item.data) != item.data and work.is_shared(item.path):
-            path = f"{work.where}/{item.path.rpartition('/')[2]}"
-            notes.append(f"{item.path} is another variant's, too: this one's is {path} now")
-            item = item._replace(path=path)
-        final.append(item)
+    final = _own(work, items, notes)
     _, touched_before = work.put_on(work.items)
     series, touched = work.put_on(final)
     states = {path: series.read(path) for path in {*touched, *touched_before}}
     wrong = draft.outdated(work.bundle, work.base.distribution, work.base.version, states, notes)
     text = manifests.drop_assertions(work.text, wrong)
     kept = [one for number, one in enumerate(work.bundle.asserts) if number not in wrong]
-    found = [one for one in _suggested(work, series, suggest_for) if not _says(kept, one)]
+    found = [one for one in _suggested(work, series, final, suggest_for) if not _says(kept, one)]
     if sum(len(target.variants) for target in work.bundle.targets) > 1:
         found = [one._replace(versions=work.variant.versions) for one in found]
     if found and confirm is not None and not confirm(found):
@@ -155,9 +150,10 @@ def rewritten(
     pristine = tuple(sorted(work.base.digests(touched).items()))
     own = Pristine(*mine, (work.base.version,), pristine)
     made = {item.path: item.data for item in final}
-    return draft.revise(
+    return revise(
         work.folder,
         work.bundle.name,
+        work.text,
         text,
         made,
         settings,
@@ -167,13 +163,31 @@ def rewritten(
     )
 
 
-def _suggested(work: Work, series: Series, items: Sequence[Item]) -> list[Assertion]:
-    found: list[Assertion] = []
-    seen = Series(work.base)
+def _own(work: Work, items: Sequence[Item], notes: list[str]) -> list[Item]:
+    """The patches with files of their own for those that another variant names and that
+    change; each is said."""
+    olds = {item.path: item.data for item in work.items}
+    final = []
     for item in items:
-        mapping, _, _ = seen.apply(item.path, item.data, work.strip)
-        for mapped in mapping.files:
-            was, now = work.base.read(mapped.old or mapped.path), series.read(mapped.path)
+        if olds.get(item.path, item.data) != item.data and work.is_shared(item.path):
+            path = f"{work.where}/{item.path.rpartition('/')[2]}"
+            notes.append(f"{item.path} is another variant's, too: this one's is {path} now")
+            item = item._replace(path=path)
+        final.append(item)
+    return final
+
+
+def _suggested(
+    work: Work, series: Stack, items: Sequence[Item], wanted: Sequence[Item]
+) -> list[Assertion]:
+    """For the patches that are wanted; the others are what they stand on."""
+    found: list[Assertion] = []
+    texts = {item.data for item in wanted}
+    seen = Stack(work.base)
+    for item in items if wanted else ():
+        mapping = seen.apply(item.path, item.data, work.strip).mapping
+        for mapped in mapping.files if item.data in texts else ():
+            was, now = work.base.state(mapped.old or mapped.path), series.read(mapped.path)
             if now is None or b"\0" in now.data:
                 continue
             found += [

@@ -8,9 +8,11 @@ from patchkit.distributions import find_distribution
 from patchkit.environment import open_environment
 from patchkit.errors import PatchkitError
 from patchkit.names import normalise
+from patchkit.publishing import publish
 from patchkit.session import Options, Report
+from patchkit.writing import manifests
 
-from . import draft, manifests, place
+from . import draft, place
 
 _TARGET = """
 # [[target]]
@@ -60,7 +62,7 @@ def new(
         )
     manifest += _REST.format(distribution=names[0] if names else "sglang")
     contents = {f"manifests/{name}.toml": manifests.checked(manifest, name)}
-    written = [] if dry_run else place.write(folder, contents)
+    written = [] if dry_run else publish(folder, contents, dict.fromkeys(contents))
     report = Report(
         "new",
         {"bundle": name, "folder": folder, "written": written},

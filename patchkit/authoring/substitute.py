@@ -13,10 +13,12 @@ from patchkit.errors import Refused, UsageError
 from patchkit.model import Assertion, FileState
 from patchkit.releases.sources import Settings
 from patchkit.session import Options, Report
+from patchkit.stack import Stack
+from patchkit.writing.headers import Head
+from patchkit.writing.who import author_of, today
 
 from . import draft, place, suggest
-from .base import Base, Series, asked, opened, version_of
-from .headers import Head
+from .base import Base, asked, opened, version_of
 
 
 class Expression(NamedTuple):
@@ -105,61 +107,55 @@ def sed(
     if not there:
         place.check_new_name(folder, name)
     with ExitStack() as stack:
-        series = _series(settings, folder, name if there else None, file, release, stack)
-        base = series.base
-        state = series.read(file)
-        if state is None:
-            raise Refused(
-                f"{base.distribution} {base.version} has no file {file}",
-                code="file-missing",
-                file=file,
-                hint="write it as it lies in site-packages: sglang/srt/server_args.py",
-            )
-        try:
-            text = state.data.decode("utf-8")
-        except UnicodeDecodeError:
-            raise Refused(f"{file} is no UTF-8 text", code="not-text", file=file) from None
+        base, series = _series(settings, folder, name if there else None, file, release, stack)
+        state, text = _read(base, series, file)
         changed, hits = substituted(text, wanted)
         _must_be_meant(text, wanted, hits, changed, file)
         after = state._replace(data=changed.encode(), sha256=None)
-        subject, _, rest = (message or f"{_short(hits[0])} in {file.rpartition('/')[2]}").partition(
-            "\n"
-        )
+        message = message or f"{_short(hits[0])} in {file.rpartition('/')[2]}"
+        subject, _, rest = message.partition("\n")
         head = Head(subject, rest.strip("\n")).having(
             origin=f"vendor, substituted in {base.distribution} {base.version}",
-            author=draft.author(options.environ, author),
-            last_update=draft.today(options.environ),
+            author=author_of(options.environ, author),
+            last_update=today(options.environ),
         )
         change = draft.Change(head, {file: state}, {file: after})
         piece = draft.Piece(base.distribution, base.version, [change], base.digests([file]))
         asserts = assertions(base.distribution, file, state, after, hits) if with_asserts else []
-        if there:
-            made = draft.extend(
-                folder,
-                name,
-                piece,
-                settings,
-                with_asserts=with_asserts,
-                asserts=asserts,
-                confirm=confirm,
-                generators=lambda _: base.generators(),
-            )
-        else:
-            made = draft.make(
-                name,
-                [piece],
-                summary=subject,
-                description=rest,
-                with_asserts=with_asserts,
-                asserts=asserts,
-                confirm=confirm,
-                generators=lambda _: base.generators(),
-            )
-    written = [] if dry_run else place.write(folder, made.contents)
+        made = draft.add(
+            *(folder, name, piece, settings),
+            message=message,
+            with_asserts=with_asserts,
+            asserts=asserts,
+            confirm=confirm,
+            generators=lambda _: base.generators(),
+        )
+    written = [] if dry_run else made.write(folder)
     report = Report("sed", {**made.as_json(folder), "written": written}, changed=bool(written))
     report.data["substitutions"] = [hit._asdict() for hit in hits]
     report.notes += made.notes
     return report
+
+
+def _read(base: Base, series: Stack, file: str) -> tuple[FileState, str]:
+    """A file with the patches so far, and its text."""
+    state = series.read(file)
+    if state is None:
+        raise Refused(
+            f"{base.distribution} {base.version} has no file {file}",
+            code="file-missing",
+            file=file,
+            hint="write it as it lies in site-packages: sglang/srt/server_args.py",
+        )
+    try:
+        return state, state.data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Refused(
+            f"{file} is no UTF-8 text",
+            code="not-text",
+            file=file,
+            hint="edit the installed file by hand, then: patchkit capture NAME",
+        ) from None
 
 
 def assertions(
@@ -195,8 +191,8 @@ def _series(
     file: str,
     release: str | None,
     stack: ExitStack,
-) -> Series:
-    """The release, with the patches that the bundle has for it."""
+) -> tuple[Base, Stack]:
+    """The release, and with the patches that the bundle has for it."""
     distribution, version = asked(release)
     if distribution is None and settings.environment is not None:
         dist = owner(settings.environment, file)
@@ -217,8 +213,8 @@ def _series(
         target = next((t for t in bundle.targets if t.distribution == distribution), None)
     if bundle is not None and target is not None:
         version = version_of(settings, bundle, target, version)[0] or version
-    base: Base = stack.enter_context(opened(settings, distribution, version))
-    series = Series(base)
+    base = stack.enter_context(opened(settings, distribution, version))
+    series = Stack(base)
     if bundle is not None and target is not None:
         from patchkit.manifest import select_variant
 
@@ -226,7 +222,7 @@ def _series(
         for path in () if variant is None else variant.patches:
             assert variant is not None
             series.apply(path, source.read_patch(folder, bundle, path), variant.strip)
-    return series
+    return base, series
 
 
 def _must_be_meant(

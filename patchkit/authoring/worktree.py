@@ -22,15 +22,15 @@ from patchkit.manifest import select_variant
 from patchkit.model import Assertion, FileState, Target, Variant
 from patchkit.releases.sources import Settings
 from patchkit.session import Options, Report
+from patchkit.stack import Stack, States
+from patchkit.writing.headers import Head, slug, split_head
+from patchkit.writing.who import today
 
-from . import draft, place, scratch
-from .base import Series
-from .headers import Head, slug, split_head
+from . import place, scratch
 from .ordering import report_of
 from .scratch import Scratch
 from .series import Item, Work, opened_work, rewritten
 
-States = dict[str, "FileState | None"]
 _FOLDER = ".edit"
 _NOTE = "patchkit.json"
 
@@ -67,8 +67,7 @@ def edit(
     if discard:
         return _discard(folder, name, path, dry_run=dry_run)
     if os.path.isdir(path):
-        note = _read_note(path, name)
-        _must_be_the_same(folder, name, note)
+        note = _current(folder, name, _read_note(path, name))
     elif dry_run:
         note = {}
     else:
@@ -114,8 +113,7 @@ def refresh(
             bundle=name,
             hint=f"patchkit edit {name} lays its patches out as commits",
         )
-    note = _read_note(path, name)
-    _must_be_the_same(folder, name, note)
+    note = _current(folder, name, _read_note(path, name))
     tree = Scratch(path)
     commits = _commits(tree, name, note)
     release = f"{note['distribution']}=={note['version']}"
@@ -123,21 +121,23 @@ def refresh(
         opened = opened_work(options, settings, name, release, f"patchkit refresh {name}")
         with opened as work:
             items, states, changed = _items(options, work, tree, commits)
+            empty = [one.message.partition("\n")[0] for one in commits if not one.after]
             made = rewritten(
                 work, items, settings, suggest_for=changed if with_asserts else (), confirm=confirm
             )
     except PatchkitError as error:
         raise error.at(bundle=name) from None
+    names = next(v.patches for t in made.bundle.targets for v in t.variants if _is_of(t, v, note))
+    written = _noted(made.manifest, [Item(one, made.patch(one)) for one in names])
+    if not dry_run:  # first what will be there, so that a kill between the two is no puzzle
+        _write_note(path, {**note, "coming": written})
     report = report_of("refresh", folder, made, dry_run=dry_run)
+    report.notes += [f"left out: {subject}, a commit that changes nothing" for subject in empty]
     report.data["series"] = [
         {"path": item.path, "state": state} for item, state in zip(items, states, strict=True)
     ]
     if not dry_run:
-        names = next(
-            v.patches for t in made.bundle.targets for v in t.variants if _is_of(t, v, note)
-        )
-        written = [Item(one, made.patch(one)) for one in names]
-        _write_note(path, {**note, **_noted(folder, name, written)})
+        _write_note(path, {**note, **written})
     return report
 
 
@@ -158,18 +158,18 @@ def _lay_out(work: Work, path: str, files: Sequence[str]) -> dict[str, Any]:
     tree = Scratch.make(scratch.folder(aside))
     label = f"{work.base.distribution} {work.base.version}"
     base = tree.commit(
-        {one: work.base.read(one) for one in sorted(wanted)}, f"{label}\n\n{work.base.origin}\n"
+        {one: work.base.state(one) for one in sorted(wanted)}, f"{label}\n\n{work.base.origin}\n"
     )
-    on = Series(work.base)
+    on = Stack(work.base)
     for item in work.items:
-        _, _, after = on.apply(item.path, item.data, work.strip)
+        after = on.apply(item.path, item.data, work.strip).after
         head = Head.of(item.data, item.path)
         tree.commit(after, head.message(), author=_person(head.get("Author")), date=_date(head))
     note = {
         "distribution": work.base.distribution,
         "version": work.base.version,
         "base": base,
-        **_noted(work.folder, work.bundle.name, work.items),
+        **_noted(read_manifest(work.folder, work.bundle.name), work.items),
     }
     _write_note(aside, note)
     scratch.move(aside, path)
@@ -182,9 +182,9 @@ def _is_of(target: Target, variant: Variant, note: Mapping[str, Any]) -> bool:
     )
 
 
-def _noted(folder: str, name: str, items: Sequence[Item]) -> dict[str, Any]:
+def _noted(manifest: bytes, items: Sequence[Item]) -> dict[str, Any]:
     return {
-        "manifest": digest(read_manifest(folder, name)),
+        "manifest": digest(manifest),
         "patches": [[item.path, digest(item.data)] for item in items],
     }
 
@@ -207,6 +207,21 @@ def _read_note(path: str, name: str) -> dict[str, Any]:
     return note
 
 
+def _current(folder: str, name: str, note: dict[str, Any]) -> dict[str, Any]:
+    """The note, with what a refresh that was killed had written already.
+
+    Raises :class:`Refused` where the bundle is another one than was laid out.
+    """
+    coming = note.pop("coming", None)
+    if coming is not None and digest(read_manifest(folder, name)) == coming["manifest"]:
+        found = place.read(folder, [f"patches/{path}" for path, _ in coming["patches"]])
+        now = {path: None if data is None else digest(data) for path, data in found.items()}
+        if now == {f"patches/{path}": sha256 for path, sha256 in coming["patches"]}:
+            return {**note, **coming}
+    _must_be_the_same(folder, name, note)
+    return note
+
+
 def _must_be_the_same(folder: str, name: str, note: Mapping[str, Any]) -> None:
     if digest(read_manifest(folder, name)) != note["manifest"]:
         raise Refused(
@@ -216,7 +231,7 @@ def _must_be_the_same(folder: str, name: str, note: Mapping[str, Any]) -> None:
             hint=f"take the change back; or drop the commits: patchkit edit --discard {name}",
         )
     for path, sha256 in note["patches"]:
-        with_data = place.read(folder, {f"patches/{path}": None})[f"patches/{path}"]
+        with_data = place.read(folder, [f"patches/{path}"])[f"patches/{path}"]
         if with_data is None or digest(with_data) != sha256:
             raise Refused(
                 f"{path} was changed since it was laid out",
@@ -233,6 +248,7 @@ def _discard(folder: str, name: str, path: str, *, dry_run: bool) -> Report:
         _read_note(path, name)
         if not dry_run:
             scratch.remove(path)
+            scratch.remove_if_bare(os.path.dirname(path))
     report = Report(
         "edit", {"bundle": name, "folder": folder, "work_tree": None}, changed=there and not dry_run
     )
@@ -277,7 +293,7 @@ def _commits(tree: Scratch, name: str, note: Mapping[str, Any]) -> list[Commit]:
             f"there are changes in {tree.path} that are in no commit",
             code="not-committed",
             bundle=name,
-            hint=f"put them into one: git -C {tree.path} commit -a --amend, or without --amend",
+            hint=f"git -C {tree.path} add -A, then commit --amend, or a commit of its own",
             detail=tuple(left[:10]),
         )
     lines = tree.run("rev-list", "--reverse", "--parents", f"{note['base']}..HEAD").split("\n")
@@ -314,7 +330,7 @@ def _items(
     """The new series, what became of each patch, and those that are changed or new."""
     left = list(work.items)
     messages = {item.path: Head.of(item.data, item.path).message().strip() for item in left}
-    series = Series(work.base)
+    series = Stack(work.base)
     items: list[Item] = []
     states: list[str] = []
     changed: list[Item] = []
@@ -339,12 +355,12 @@ def _items(
     return items, states, changed
 
 
-def _makes(item: Item, series: Series, work: Work, commit: Commit) -> bool:
+def _makes(item: Item, series: Stack, work: Work, commit: Commit) -> bool:
     """Whether a patch, put on what is there, leaves just what the commit does."""
-    trial = Series(work.base)
+    trial = Stack(work.base)
     trial.states = dict(series.states)
     try:
-        _, before, after = trial.apply(item.path, item.data, work.strip)
+        _, _, before, after = trial.apply(item.path, item.data, work.strip)
     except PatchkitError:
         return False
     made = {path: state for path, state in after.items() if not _equal(state, before[path])}
@@ -372,12 +388,12 @@ def _written(
     taken: Sequence[str],
 ) -> Item:
     """A patch file of a commit: under its old head where it has one."""
-    today = draft.today(options.environ)
+    date = today(options.environ)
     if old is not None:
         head = old.data[: split_head(old.data)]
         lines = head.split(b"\n")
         lines = [
-            f"Last-Update: {today}".encode() if line.startswith(b"Last-Update:") else line
+            f"Last-Update: {date}".encode() if line.startswith(b"Last-Update:") else line
             for line in lines
         ]
         return Item(old.path, b"\n".join(lines) + diff)
@@ -385,7 +401,7 @@ def _written(
     head_of = Head(subject or "Change it", rest.strip("\n")).having(
         origin=f"vendor, edited on {work.base.distribution} {work.base.version}",
         author=None if "patchkit@localhost" in commit.author else commit.author,
-        last_update=today,
+        last_update=date,
     )
     where = work.items[0].path.rpartition("/")[0]
     number = max((int(n) for n in map(_number, taken) if n.isdecimal()), default=0) + 1

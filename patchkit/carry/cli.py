@@ -27,7 +27,11 @@ from .port import Outcome, Porter
     help="A release (0.5.10), a range ('>=0.5.10'), or with the distribution's name"
     " ('flashinfer-python==0.6.5'); repeatable.",
 )
-@click.option("--to-installed", is_flag=True, help="What the environment has.")
+@click.option(
+    "--to-installed",
+    is_flag=True,
+    help="What the environment has, or git HEAD of an editable install.",
+)
 @click.option("--continue", "go_on", is_flag=True, help="Take the merged files of the folder.")
 @click.option("--abort", is_flag=True, help="Take the working folder away; nothing else.")
 @dry_run_option
@@ -79,12 +83,16 @@ def port(
 
         pairs = porter.asked(load_bundle(porter.folder, bundle), to, installed=to_installed)
         show = steps(console)
-        for number, (target, version) in enumerate(pairs, 1):
-            outcomes.append(porter.carry(bundle, target.distribution, version))
+        for number, (target, version, present) in enumerate(pairs, 1):
+            outcomes.append(porter.carry(bundle, target.distribution, version, present=present))
             show("ported", number, len(pairs))
             if outcomes[-1].folder is not None:
                 break  # one conflict at a time: later releases build on it
     settings.store.tidy()
+    return finish(console, _report(bundle, outcomes, dry_run=dry_run))
+
+
+def _report(bundle: str, outcomes: list[Outcome], *, dry_run: bool) -> Report:
     conflicts = [one for one in outcomes if one.state == "conflict"]
     report = Report(
         "port",
@@ -103,7 +111,7 @@ def port(
                 f"merge the files in {one.folder}, then: patchkit port {bundle} --continue"
                 f" (or --abort)"
             )
-    return finish(console, report)
+    return report
 
 
 _COLOURS = {"conflict": "red", "holds": "cyan", "upstream": "cyan", "unneeded": "cyan"}

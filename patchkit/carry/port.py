@@ -4,9 +4,8 @@ base, a three-way merge, the assertions on the outcome, and only then patches an
 
 from __future__ import annotations
 
-import datetime
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from patchkit import bundles as source
@@ -14,27 +13,32 @@ from patchkit.compiled import judged
 from patchkit.errors import PatchkitError, Refused, UsageError
 from patchkit.fit import made_for
 from patchkit.fitting import asserts_for
-from patchkit.fsio import make_root
-from patchkit.lint import lock_bytes
 from patchkit.linting import must_not_be_shipped
-from patchkit.manifest import parse_manifest, release_order, version_matches
+from patchkit.manifest import release_order, version_matches
 from patchkit.model import Assertion, Bundle, Target, Variant
 from patchkit.porting.engine import port as merge
 from patchkit.porting.engine import port_chain
 from patchkit.porting.model import Ported
 from patchkit.releases.fetch import matching
-from patchkit.releases.locking import pristine_entries
 from patchkit.releases.model import Asked, canonical
 from patchkit.releases.prove import Verdict, prove
-from patchkit.releases.sources import Release, Settings, known_versions, open_release
+from patchkit.releases.sources import Release, Settings, known_versions, open_present, open_release
 from patchkit.session import Options
+from patchkit.unified import Side
+from patchkit.writing import manifests
+from patchkit.writing.bundle import load, revise
+from patchkit.writing.who import today
 
-from . import manifest as text_of
-from . import work
-from .series import Made, header, made_on, patch_text, slug
+from . import claims, work
+from .ranges import wider
+from .series import Made, file_name, made_on, patch_text
 
 #: Called with what is being done, how many are done, and how many there are.
 Tell = Callable[[str, int, int], None]
+_NO_BASE = (
+    "no release is at hand that a variant was made for: patchkit fetch one, then patchkit lint"
+    " --update-lock"
+)
 # How many bases are tried for one release, and how many releases a chain goes through.
 _BASES = 3
 _STEPS = 12
@@ -99,20 +103,29 @@ class Porter:
 
     def asked(
         self, bundle: Bundle, to: Sequence[str], *, installed: bool
-    ) -> list[tuple[Target, str]]:
-        """The (target, release) pairs, oldest first.  A ``to`` without a name is of the
-        bundle's first distribution."""
+    ) -> list[tuple[Target, str, bool]]:
+        """The targets with their releases, oldest first, and whether what the environment has
+        is meant.  A ``to`` without a name is of the bundle's first distribution."""
         if not bundle.targets:
             raise UsageError(f"{bundle.name} patches nothing: it is a setting")
-        pairs: list[tuple[Target, str]] = []
+        pairs: list[tuple[Target, str, bool]] = []
         for one in to:
             target, asked = _parse_to(bundle, one)
-            pairs += [(target, version) for version in matching(asked, self.settings)]
+            pairs += [(target, version, False) for version in matching(asked, self.settings)]
         if installed:
             for target in bundle.targets:
-                version = self.settings.installed_version(target.distribution)
+                version = self.settings.present_version(target.distribution)
                 if version is not None:
-                    pairs.append((target, version))
+                    pairs.append((target, version, True))
+        if installed and not pairs:
+            names = ", ".join(target.distribution for target in bundle.targets)
+            raise Refused(
+                f"none of what {bundle.name} patches is installed as a wheel or from a git"
+                f" checkout: {names}",
+                code="not-installed",
+                bundle=bundle.name,
+                hint="name an environment: --python PATH (an interpreter or venv folder)",
+            )
         if not pairs:
             raise UsageError(
                 "which release is it to be carried to?",
@@ -122,30 +135,34 @@ class Porter:
 
     # -- one release ------------------------------------------------------------------
 
-    def carry(self, name: str, target_name: str, version: str) -> Outcome:
-        """Port a bundle to one release, and write it down."""
-        bundle = source.load_bundle(self.folder, name)
+    def carry(self, name: str, target_name: str, version: str, *, present: bool = False) -> Outcome:
+        """Port a bundle to one release, and write it down; with ``present`` to what the
+        environment has, whatever it says that it is."""
+        bundle, text = load(self.folder, name)
         target = _target(bundle, target_name)
         read = source.patch_reader(self.folder, bundle)
-        with open_release(target.distribution, version, self.settings) as release:
+        with self._opened(target, version, present=present) as release:
             verdict = prove(bundle, target, release, read)
             if verdict.holds:
                 return Outcome(target.distribution, version, "holds", _why(verdict))
             best = self.try_all(bundle, target, release, read)
-            if best is None:
-                return Outcome(
-                    *(target.distribution, version, "conflict"),
-                    "no release is at hand that a variant was made for: patchkit fetch one, then"
-                    " patchkit lint --update-lock",
-                )
+            if isinstance(best, str):
+                return Outcome(target.distribution, version, "conflict", best)
             with best.base:
-                return self._write(bundle, target, release, best)
+                return self._write(bundle, text, target, release, best, present=present)
+
+    def _opened(self, target: Target, version: str, *, present: bool) -> Release:
+        if present:
+            return open_present(target.distribution, self.settings)
+        return open_release(target.distribution, version, self.settings)
 
     def try_all(
         self, bundle: Bundle, target: Target, release: Release, read: Callable[[str], bytes]
-    ) -> Candidate | None:
-        """The best port from the nearest bases; the first one tried where all conflict."""
+    ) -> Candidate | str:
+        """The best port from the nearest bases; the first one tried where all conflict.  Where
+        none could be tried, why."""
         best: Candidate | None = None
+        why = _NO_BASE
         tried: list[Variant] = []
         for variant, version in self._bases(bundle, target, release.version):
             if variant in tried or len(tried) >= _BASES:
@@ -156,8 +173,10 @@ class Porter:
                 continue  # another release of that variant may be at hand
             try:
                 found = self._try(bundle, target, variant, base, release, read)
-            except PatchkitError:
+            except PatchkitError as error:
                 base.close()  # the variant does not go on there: no base to start from
+                why = f"{error.patch or variant.versions} on {version}: {error.message}"
+                why += f"; {error.hint}" if error.hint else ""
                 continue
             tried.append(variant)
             if best is not None and not found.is_clean:
@@ -168,7 +187,7 @@ class Porter:
             best = found
             if best.is_clean:
                 break
-        return best
+        return why if best is None else best
 
     def _bases(self, bundle: Bundle, target: Target, version: str) -> list[tuple[Variant, str]]:
         """Variants with a release that they were made for, the nearest to ``version`` first:
@@ -241,43 +260,75 @@ class Porter:
 
     # -- writing ----------------------------------------------------------------------
 
-    def _write(self, bundle: Bundle, target: Target, release: Release, best: Candidate) -> Outcome:
+    def _write(
+        self,
+        bundle: Bundle,
+        text: str,
+        target: Target,
+        release: Release,
+        best: Candidate,
+        *,
+        present: bool,
+    ) -> Outcome:
         files = tuple(_files(best.ported))
         common: dict[str, Any] = {"base": best.base.version, "files": files}
         if not best.is_clean:
-            return self._conflict(bundle, target, release, best, common)
-        with open(
-            os.path.join(self.folder, "manifests", f"{bundle.name}.toml"), encoding="utf-8"
-        ) as file:
-            text = file.read()
+            return self._conflict(bundle, target, release, best, common, present=present)
         outcome = best.ported.outcome
         name, version = target.distribution, release.version
+        claim = claims.claiming(target, version)
+        unclaimed = text
+        if claim is not None:
+            narrower = self._without(bundle, target, claim, version)
+            unclaimed = manifests.set_range(text, name, claim.versions, narrower)
         contents: dict[str, bytes] = {}
         if outcome in ("upstream", "gone"):
             key = "upstream" if outcome == "upstream" else "unneeded"
             reason = _reasons(best.ported) or outcome
-            made = text_of.with_variant(
-                text, name, {"versions": f"=={version}", key: reason}, before=_at(target, version)
-            )
+            entry: dict[str, Any] = {"versions": f"=={version}", key: reason}
+            made = manifests.add_variant(unclaimed, name, entry, _at(target, version))
             state, shown = key, f"=={version}"
         else:
-            widened = self._widened(bundle, target, release, best)
+            widened = None
+            if claim is not best.variant:
+                widened = self._widened(bundle, target, release, best)
             state = "widened" if widened is not None else "ported"
             if widened is not None:
-                made = text_of.with_range(text, name, best.variant.versions, widened)
+                made = manifests.set_range(unclaimed, name, best.variant.versions, widened)
                 shown = widened
             else:
                 contents = self._patches(bundle, target, release, best)
-                entry: dict[str, Any] = {"versions": f"=={version}"}
+                entry = {"versions": f"=={version}"}
                 if best.variant.strip is not None:
                     entry["strip"] = best.variant.strip
                 entry["patches"] = list(contents)
-                made = text_of.with_variant(text, name, entry, before=_at(target, version))
+                made = manifests.add_variant(unclaimed, name, entry, _at(target, version))
                 shown = f"=={version}"
-        made = text_of.with_assertions(made, [(i, f, version) for i, f in best.moved])
-        parse_manifest(made.encode(), bundle.name)
-        written = () if self.dry_run else self._save(bundle.name, contents, made)
+        made = manifests.move_assertions(made, [(i, f, version) for i, f in best.moved])
+        draft = revise(self.folder, bundle.name, text, made, contents, self.settings)
+        written: tuple[str, ...] = ()
+        if not self.dry_run:
+            must_not_be_shipped(self.folder)
+            paths = draft.write(self.folder)
+            written = tuple(os.path.relpath(path, self.folder) for path in paths)
         return Outcome(name, version, state, "", variant=shown, written=written, **common)
+
+    def _without(self, bundle: Bundle, target: Target, claim: Variant, version: str) -> str:
+        """The range of a variant that claims a release and does not hold there, without it."""
+        made = (r for one in made_for(bundle, target, claim) for r in one.releases)
+        narrower = claims.narrower(
+            claim.versions, version, {*made, *self._all(target.distribution)}
+        )
+        if narrower is None:
+            raise Refused(
+                f"the variant {claim.versions} is for {target.distribution} {version} alone, and"
+                " does not hold there",
+                code="variant-claims",
+                bundle=bundle.name,
+                hint=f"take it out of manifests/{bundle.name}.toml; or, of a fork that says it is"
+                f" {version}, give that a version of its own ({version}+fork)",
+            )
+        return narrower
 
     def _widened(
         self, bundle: Bundle, target: Target, release: Release, best: Candidate
@@ -286,16 +337,14 @@ class Porter:
         there as they are."""
         if best.moved:
             return None
-        wider = text_of.wider(
-            best.variant.versions, release.version, self._all(target.distribution)
-        )
-        if wider is None:
+        versions = wider(best.variant.versions, release.version, self._all(target.distribution))
+        if versions is None:
             return None
-        variant = best.variant._replace(versions=wider)
+        variant = best.variant._replace(versions=versions)
         bare = bundle._replace(pristine=())
         alone = target._replace(variants=(variant,))
         read = source.patch_reader(self.folder, bundle)
-        return wider if prove(bare, alone, release, read).state == "applies" else None
+        return versions if prove(bare, alone, release, read).state == "applies" else None
 
     def _patches(
         self, bundle: Bundle, target: Target, release: Release, best: Candidate
@@ -305,48 +354,15 @@ class Porter:
             f"ported from {target.distribution} {best.base.version}, bundle {bundle.name}"
             f" {bundle.version}"
         )
-        today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-        before: dict[str, bytes | None] = {}
+        before: dict[str, Side | None] = {}
         out: dict[str, bytes] = {}
-        pairs = zip(best.made.patches, best.ported.patches, strict=True)
-        for number, (patch, result) in enumerate(pairs, 1):
-            head = header(patch, origin, today)
+        pairs = zip(best.made.heads, best.ported.patches, strict=True)
+        for number, (head, result) in enumerate(pairs, 1):
+            head = head.with_fields(origin=origin, last_update=today(self.settings.environ))
             data = patch_text(result, release, before, head, best.made.lead)
             if data:
-                out[f"{folder}/{slug(patch.name, number)}"] = data
+                out[f"{folder}/{file_name(result.name, number)}"] = data
         return out
-
-    def _save(self, name: str, patches: Mapping[str, bytes], manifest: str) -> tuple[str, ...]:
-        must_not_be_shipped(self.folder)
-        root = make_root(self.folder)
-        written = []
-        try:
-            for path, data in patches.items():
-                root.make_folders(f"patches/{path}")
-                root.replace(f"patches/{path}", data)
-                written.append(f"patches/{path}")
-            root.replace(f"manifests/{name}.toml", manifest.encode())
-            written.append(f"manifests/{name}.toml")
-            lock = lock_bytes(
-                self.folder, name, lambda b, read: pristine_entries(b, read, self._at_hand())
-            )
-            if lock is not None:
-                root.replace(f"manifests/{name}.lock", lock)
-                written.append(f"manifests/{name}.lock")
-        finally:
-            root.close()
-        return tuple(written)
-
-    def _at_hand(self) -> Settings:
-        settings = self.settings
-        return Settings(
-            settings.environ,
-            environment=settings.environment,
-            find_links=settings.find_links,
-            checkouts=settings.checkouts,
-            offline=True,
-            store=settings.store,
-        )
 
     def _conflict(
         self,
@@ -355,6 +371,8 @@ class Porter:
         release: Release,
         best: Candidate,
         common: dict[str, Any],
+        *,
+        present: bool,
     ) -> Outcome:
         conflicts = best.ported.conflicts
         reason = best.failed or "; ".join(_reasons_of(conflicts)) or "the three sides disagree"
@@ -366,6 +384,7 @@ class Porter:
                 "version": release.version,
                 "base": best.base.version,
                 "variant": best.variant.versions,
+                "present": present,
             }
             folder = work.write(self.folder, bundle.name, job, best.ported, whole=not conflicts)
         return Outcome(
@@ -378,10 +397,15 @@ class Porter:
         """Take the files of the working folder for the conflicts; the same checks, the same
         writing.  The folder goes when it is done."""
         job, resolved = work.read(self.folder, name)
-        bundle = source.load_bundle(self.folder, name)
+        bundle, text = load(self.folder, name)
         target = _target(bundle, job["distribution"])
         read = source.patch_reader(self.folder, bundle)
         variant = next((v for v in target.variants if v.versions == job["variant"]), None)
+        present = bool(job.get("present"))
+        done = self._was_written(bundle, target, job["version"], read, present=present)
+        if done is not None:
+            work.remove(self.folder, name)
+            return done
         if variant is None:
             raise Refused(
                 f"the variant {job['variant']} is gone from manifests/{name}.toml",
@@ -391,7 +415,7 @@ class Porter:
             )
         with (
             open_release(target.distribution, job["base"], self.settings) as base,
-            open_release(target.distribution, job["version"], self.settings) as release,
+            self._opened(target, job["version"], present=present) as release,
         ):
             made = made_on(variant, base, read)
             ported = merge(base, release, made.edits, resolved)
@@ -399,17 +423,38 @@ class Porter:
             best = Candidate(base, variant, made, ported, moved, failed)
             if not best.is_clean:
                 reason = failed or "; ".join(_reasons_of(ported.conflicts))
+                way = f"mend the files in {work.folder_of(self.folder, name)}"
+                if failed:
+                    way += (
+                        f", or give that assertion a range without {release.version}"
+                        f" (versions = …) in manifests/{name}.toml"
+                    )
                 raise Refused(
                     f"not yet: {reason}",
                     code="port-conflict",
                     bundle=name,
-                    hint=f"mend the files in {work.folder_of(self.folder, name)}, then patchkit"
-                    f" port {name} --continue",
+                    hint=f"{way}; then patchkit port {name} --continue",
                 )
-            outcome = self._write(bundle, target, release, best)
+            outcome = self._write(bundle, text, target, release, best, present=present)
         if not self.dry_run:
             work.remove(self.folder, name)
         return outcome
+
+    def _was_written(
+        self,
+        bundle: Bundle,
+        target: Target,
+        version: str,
+        read: Callable[[str], bytes],
+        *,
+        present: bool,
+    ) -> Outcome | None:
+        """What a port that was killed had written already; None where it had not."""
+        with self._opened(target, version, present=present) as release:
+            verdict = prove(bundle, target, release, read)
+        if not verdict.holds:
+            return None
+        return Outcome(target.distribution, version, "holds", _why(verdict))
 
 
 def _parse_to(bundle: Bundle, text: str) -> tuple[Target, Asked]:
@@ -550,8 +595,8 @@ def verdict_of(
         if found.state not in ("unsupported", "conflict"):
             return None
         best = porter.try_all(bundle, target, release, source.patch_reader(porter.folder, bundle))
-        if best is None:
-            return None
+        if isinstance(best, str):
+            return None if best == _NO_BASE else ("conflict", best)
         with best.base:
             if best.is_clean:
                 return "ports", f"from {best.base.version}, {best.ported.outcome}"

@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 from patchkit.errors import Refused
-from patchkit.fsio import Root, make_root, remove_tree
+from patchkit.fsio import Root, make_root, move_tree, remove_tree
 from patchkit.porting.model import FileResult, Ported
 
 FOLDER = ".port"
@@ -38,7 +38,10 @@ def write(bundles: str, name: str, job: dict[str, Any], ported: Ported, *, whole
             bundle=name,
             hint=f"patchkit port {name} --continue, or --abort",
         )
-    root = make_root(path)
+    aside = f"{path}.new"
+    if os.path.isdir(aside):  # of one that was killed
+        remove_tree(aside)
+    root = make_root(aside)
     try:
         files = []
         for number, patch in enumerate(ported.patches, 1):
@@ -53,8 +56,12 @@ def write(bundles: str, name: str, job: dict[str, Any], ported: Ported, *, whole
                     _put(root, f"{place}.{side}", getattr(result, side))
         value = {"schema": SCHEMA, "bundle": name, **job, "files": files}
         root.replace("port.json", json.dumps(value, indent=2).encode() + b"\n")
+    except BaseException:
+        remove_tree(aside)
+        raise
     finally:
         root.close()
+    move_tree(aside, path)
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -76,31 +77,10 @@ def matrix(
 
         plot(tables, picture)
         notes.append(f"drawn: {picture}")
-    false = table.false_claims(tables)
     report = Report(
         "matrix",
-        {
-            "bundles": [
-                {
-                    "name": one.bundle,
-                    "version": one.version,
-                    "rows": [
-                        {
-                            "state": row.state,
-                            **row.cell.as_json(),
-                            "pins": [cell.as_json() for cell in row.pins],
-                        }
-                        for row in one.rows
-                    ],
-                }
-                for one in tables
-            ],
-            "false_claims": [
-                {"bundle": name, "distribution": cell.distribution, "version": cell.version}
-                for name, cell in false
-            ],
-        },
-        exit_code=1 if false else 0,
+        _data(tables),
+        exit_code=1 if table.false_claims(tables) else 0,
         notes=notes,
         changed=bool(picture),
         render=lambda data, style, verbose: (
@@ -110,3 +90,27 @@ def matrix(
         ),
     )
     return finish(console, report)
+
+
+def _data(tables: Sequence[table.Table]) -> dict[str, Any]:
+    return {
+        "bundles": [
+            {
+                "name": one.bundle,
+                "version": one.version,
+                "rows": [
+                    {
+                        "state": row.state,
+                        **row.cell.as_json(),
+                        "pins": [cell.as_json() for cell in row.pins],
+                    }
+                    for row in one.rows
+                ],
+            }
+            for one in tables
+        ],
+        "false_claims": [
+            {"bundle": name, "distribution": cell.distribution, "version": cell.version}
+            for name, cell in table.false_claims(tables)
+        ],
+    }

@@ -84,14 +84,16 @@ def markdown(tables: Iterable[Table]) -> str:
 def _groups(table: Table) -> list[list[Row]]:
     groups: list[list[Row]] = []
     for row in table.rows:
-        key = [(c.distribution, c.state, c.variant, c.reason) for c in row.cells]
-        if groups and key == [
-            (c.distribution, c.state, c.variant, c.reason) for c in groups[-1][0].cells
-        ]:
+        if groups and _outcome(row) == _outcome(groups[-1][0]):
             groups[-1].append(row)
         else:
             groups.append([row])
     return groups
+
+
+def _outcome(row: Row) -> list[tuple[object, ...]]:
+    """What two rows have in common that are written as one."""
+    return [(c.distribution, c.state, c.variant, c.reason, c.is_false_claim) for c in row.cells]
 
 
 def _span(versions: list[str]) -> str:
@@ -103,4 +105,5 @@ def _span(versions: list[str]) -> str:
 def _cell_text(cell: Cell) -> str:
     if cell.state == "applies":
         return f"`{cell.variant}`"
-    return cell.reason.replace("|", "\\|").replace("\n", " ")
+    text = cell.reason.replace("|", "\\|").replace("\n", " ")
+    return f"**the manifest claims this release**: {text}" if cell.is_false_claim else text

@@ -400,8 +400,13 @@ class _Carrier:
         if problems:
             return result._replace(outcome="conflict", problems=tuple(problems), marked=data)
         outcome: Outcome = "upstream" if data == result.theirs else "merged"
+        hunks = (
+            hunk._replace(outcome=outcome, reason="by hand") if hunk.outcome == "conflict" else hunk
+            for hunk in result.hunks
+        )
         return result._replace(
             outcome=outcome,
+            hunks=tuple(hunks),
             problems=(),
             marked=None,
             path=path,

@@ -60,17 +60,10 @@ def fetch(
     def one(pair: tuple[str, str]) -> dict[str, Any]:
         nonlocal done
         with open_release(*pair, settings) as release:
-            if listing:
-                paths: list[str] = []
-            elif everything:
-                paths = sorted(release.paths())
-            elif files:
-                paths = _globbed(release, files)
-            else:
-                paths = sorted(touched(options, release))
-            size = 0
-            for path in paths:
-                size += len(release.read(path) or b"")
+            paths: list[str] = []
+            if not listing:
+                paths = _meant(options, release, files, everything=everything)
+            size = sum(len(release.read(path) or b"") for path in paths)
             if output is not None:
                 _write(output, release, paths)
             release.note_digests()
@@ -98,6 +91,17 @@ def fetch(
         {"releases": entries, "cache": settings.store.folder, "output": output},
         changed=True,
     )
+
+
+def _meant(
+    options: Options, release: Release, files: Sequence[str], *, everything: bool
+) -> list[str]:
+    """The files that are asked for: all, those that match, or what bundles on offer touch."""
+    if everything:
+        return sorted(release.paths())
+    if files:
+        return _globbed(release, files)
+    return sorted(touched(options, release))
 
 
 def matching(asked: Asked, settings: Settings) -> list[str]:

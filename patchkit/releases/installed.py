@@ -13,9 +13,11 @@ from typing import NamedTuple
 from patchkit.distributions import find_distribution
 from patchkit.environment import Environment
 from patchkit.errors import PatchkitError
+from patchkit.gitsource import opened, run_git
 from patchkit.record import Record
 from patchkit.session import locate
 
+from .checkout import Checkout, at_commit
 from .model import Listing, Member, Unavailable, canonical
 
 
@@ -71,6 +73,19 @@ def open_installed(env: Environment, distribution: str, version: str) -> Install
         members[path] = Member(row.size, row.digest_hex, name=path)
     listing = Listing(dist.name, canonical(dist.version), f"installed-{info}", "installed", members)
     return Installed(listing, dist.root, {path: place for path, place in kept.items() if place})
+
+
+def open_head(env: Environment, distribution: str) -> Checkout | None:
+    """What git HEAD has of an editable install."""
+    dist = find_distribution(env, distribution)
+    if dist is None or dist.work_tree is None:
+        return None
+    with opened(dist.work_tree) as repo:
+        _, output = run_git(repo, dist.work_tree, "rev-parse", "HEAD")
+    commit = output.decode("ascii").strip()
+    version = canonical(dist.version)
+    listing = at_commit(dist.work_tree, commit, dist.name, version, "HEAD")
+    return Checkout(listing, dist.work_tree, commit, "HEAD")
 
 
 def _kept(env: Environment, root: str) -> dict[str, str]:

@@ -17,7 +17,8 @@ from patchkit.mapping import Known, map_patch, map_stripped
 from patchkit.model import Bundle, Target, Variant
 from patchkit.patchfile import parse
 from patchkit.plan import Step, Wanted, materialise
-from patchkit.series import PatchBytes, follow
+from patchkit.series import PatchBytes
+from patchkit.stack import follow
 
 from .sources import Release
 

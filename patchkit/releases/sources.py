@@ -10,7 +10,9 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from copy import copy
 
+from patchkit.distributions import Distribution, find_distribution
 from patchkit.environment import Environment
 from patchkit.errors import PatchkitError
 from patchkit.model import FileState
@@ -20,7 +22,7 @@ from . import client as clients
 from .archive import Archive
 from .checkout import open_tag
 from .client import Client, Progress
-from .installed import open_installed
+from .installed import open_head, open_installed
 from .model import Listing, Reader, Unavailable, Wish, canonical
 from .store import Store
 
@@ -65,17 +67,30 @@ class Settings:
             self._client = clients.find_client(self.client_name, self.environ, python)
         return self._client
 
+    def at_hand(self) -> Settings:
+        """The same, and no client is asked: what is cached, installed or named must do."""
+        made = copy(self)
+        made.offline = True
+        return made
+
     def installed_version(self, distribution: str) -> str | None:
         """The version that the environment has of a distribution, as a wheel."""
-        from patchkit.distributions import find_distribution
+        dist = self._installed(distribution)
+        return canonical(dist.version) if dist is not None and dist.kind == "wheel" else None
 
+    def present_version(self, distribution: str) -> str | None:
+        """The version that the environment has, of a wheel or of a git checkout."""
+        dist = self._installed(distribution)
+        known = dist is not None and (dist.kind == "wheel" or dist.work_tree is not None)
+        return canonical(dist.version) if dist is not None and known else None
+
+    def _installed(self, distribution: str) -> Distribution | None:
         if self.environment is None:
             return None
         try:
-            dist = find_distribution(self.environment, distribution)
+            return find_distribution(self.environment, distribution)
         except PatchkitError:
             return None
-        return canonical(dist.version) if dist is not None and dist.kind == "wheel" else None
 
 
 class Release(AbstractContextManager["Release"]):
@@ -223,6 +238,22 @@ def open_release(
         release = Release(listing, settings.store, reader, None, str(settings.client))
         release.adopt(stack.pop_all())
         return release
+
+
+def open_present(distribution: str, settings: Settings) -> Release:
+    """The release as the environment has it, whatever others of its version hold: pristine by
+    RECORD, or by git HEAD.  Raises :class:`~patchkit.releases.model.Unavailable`."""
+    name = normalise(distribution)
+    version = settings.present_version(name)
+    if settings.environment is not None and version is not None:
+        there = open_installed(settings.environment, name, version)
+        found = there or open_head(settings.environment, name)
+        if found is not None:
+            return Release(found.listing, settings.store, found, None, found.origin)
+    raise Unavailable(
+        f"{name} is not installed as a wheel or from a git checkout",
+        hint="name an environment that has it: --python PATH (an interpreter or venv folder)",
+    )
 
 
 def _local(name: str, version: str, settings: Settings, *, installed: bool) -> Iterable[Release]:

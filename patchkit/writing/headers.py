@@ -54,8 +54,13 @@ class Head(NamedTuple):
         known = dict(self.fields)
         for key, value in fields.items():
             if value:
-                known.setdefault("-".join(part.capitalize() for part in key.split("_")), value)
+                known.setdefault(_key(key), value)
         return self._replace(fields=tuple(known.items()))
+
+    def with_fields(self, **fields: str) -> Head:
+        """With these further fields, whatever they held (``last_update`` is Last-Update)."""
+        new = {_key(name): value for name, value in fields.items()}
+        return self._replace(fields=tuple({**dict(self.fields), **new}.items()))
 
     def render(self) -> bytes:
         """The lines above the diff, with the empty one behind them."""
@@ -71,6 +76,10 @@ class Head(NamedTuple):
     def message(self) -> str:
         """The same as a commit's message: subject and text."""
         return f"{self.subject}\n\n{self.text}\n" if self.text.strip() else f"{self.subject}\n"
+
+
+def _key(name: str) -> str:
+    return "-".join(part.capitalize() for part in name.split("_"))
 
 
 def split_head(data: bytes) -> int:
