@@ -93,7 +93,7 @@ class Venv:
         return True
 
 
-OLD, NEW, NONE = ("sglang", "0.5.8"), ("sglang", "0.5.9"), ("sglang", "0.5.7")
+OLD, NEW, NONE = ("sglang", "0.5.8"), ("sglang", "0.5.9"), ("sglang", "0.4.10")
 FLASHINFER, UPSTREAM = ("flashinfer-python", "0.6.3"), ("flashinfer-python", "0.6.17")
 
 
