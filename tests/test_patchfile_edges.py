@@ -135,6 +135,17 @@ def test_prose_behind_a_hunk(behind: str) -> None:
     assert len(read(PLAIN + behind)) == 1
 
 
+@pytest.mark.parametrize("mark", ['"X y"', "X;", "X"])
+def test_the_lines_around_the_parts_of_a_mail(mark: str) -> None:
+    line = "--" + mark.strip('";')
+    parts = f"{PLAIN}{line}\nprose\n{PLAIN}{line}--\n"
+    head = f"Content-Type: multipart/mixed; boundary={mark}\n\n"
+    assert len(read(head + parts)) == 2
+    error = refused(head + PLAIN + line + "-\n")
+    assert (error.line, error.message) == (9, "a line that no hunk counts")
+    assert refused(parts).line == 7
+
+
 @pytest.mark.parametrize("header", ["Content-Transfer-Encoding", "content-transfer-encoding"])
 @pytest.mark.parametrize("code", ["base64", "Quoted-Printable"])
 def test_mails_whose_text_is_encoded(header: str, code: str) -> None:
