@@ -604,7 +604,6 @@ class _Reader:
         if behind[:1] == b"\\":
             signs += b"\\"
             place += 1
-            behind = lines[place]
         if 92 in signs:
             old, new = _cut_newlines(old, new, signs, start)
         plain = signs.replace(b"\\", b"")

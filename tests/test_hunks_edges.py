@@ -219,6 +219,36 @@ def test_a_hunk_that_overlaps_the_one_above_it_is_told_with_its_line() -> None:
     assert "before the end of the hunk above it" in str(error)
 
 
+def test_hunks_that_overlap_at_their_stated_lines_are_refused() -> None:
+    patch = [
+        Hunk(2, 2, b"b\nc\n", b"B\nc\n", 0, 1, b"", 3, b"-+ "),
+        Hunk(3, 3, b"c\nd\n", b"C\nd\n", 0, 1, b"", 7, b"-+ "),
+    ]
+    file = [b"a\n", b"b\n", b"c\n", b"d\n"]
+    error = refused(list(file), patch)
+    assert (error.code, error.hunk, error.line) == ("hunk-order", 2, 7)
+    with pytest.raises(HunkError, match="before the end of the hunk above"):
+        patch_text(b"".join(file), patch)
+
+
+def test_a_hunk_at_the_start_stays_there_where_another_moved() -> None:
+    patch = hunks("@@ -1,2 +1,2 @@\n-a\n+A\n b\n@@ -5,3 +5,3 @@\n d\n-e\n+E\n f\n")
+    file = [letter.encode() + b"\n" for letter in "abcdef"]
+    assert locate([*file, b"g\n"], patch) == [Placement(1, 0), Placement(4, -1)]
+    assert refused([b"?\n", *file, b"g\n"], patch).hunk == 1
+
+
+@pytest.mark.parametrize("new_start", [0, 1, 2, 3])
+@pytest.mark.parametrize("file", [b"", b"x\n", b"x", b"x\ny\n"])
+def test_lines_added_behind_the_first_line_without_context(file: bytes, new_start: int) -> None:
+    """The start of a file is no place behind a line, nor is a line behind it the start."""
+    patch = [Hunk(1, new_start, b"", b"new\n", 0, 0, b"", 3, b"+")]
+    found = by_bytes(file, patch, False)
+    assert found == by_lines(file, patch, False)
+    applied = new_start < 2 and not file
+    assert found[0] == (b"new\n" if applied else "hunk-not-found")  # type: ignore[index]
+
+
 def test_as_many_places_as_are_looked_at_and_one_more() -> None:
     block = [b"a\n", b"b\n"]
     patch = hunks("@@ -5000,2 +5000,3 @@\n a\n+x\n b\n")

@@ -138,7 +138,7 @@ def test_prose_behind_a_hunk(behind: str) -> None:
 @pytest.mark.parametrize("mark", ['"X y"', "X;", "X"])
 def test_the_lines_around_the_parts_of_a_mail(mark: str) -> None:
     line = "--" + mark.strip('";')
-    parts = f"{PLAIN}{line}\nprose\n{PLAIN}{line}--\n"
+    parts = f"{PLAIN}{line}\n+prose\n{PLAIN}{line}--\n"
     head = f"Content-Type: multipart/mixed; boundary={mark}\n\n"
     assert len(read(head + parts)) == 2
     error = refused(head + PLAIN + line + "-\n")
@@ -212,6 +212,8 @@ def test_broken_hunks_are_shown(data: str, line: int, shown: str) -> None:
         ("a/x\tone\ttwo", "a/x"),
         ("a/x\f", "a/x\f"),
         ("a/x  \tone", "a/x  "),
+        ("/dev/nullX", "/dev/nullX"),
+        ("/dev/null/x", "/dev/null/x"),
         ("a/x  ", "a/x"),
         ('"a/x" 2026-01-01 00:00:00 +0000', "a/x"),
         ('"a/x"y', '"a/x"y'),
@@ -426,6 +428,62 @@ def test_what_git_can_leave_out_of_a_file_that_goes() -> None:
     assert "--irreversible-delete" not in refused(head.format("new")).message
 
 
+# -- hunks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("second", "stands"),
+    [
+        ("@@ -3 +2 @@\n-c\n+C\n", False),
+        ("@@ -4 +3 @@\n-d\n+D\n", True),
+        ("@@ -2,0 +2 @@\n+d\n", False),
+        ("@@ -3,0 +3 @@\n+d\n", True),
+        ("@@ -3,0 +3 @@\n+d\n@@ -4 +4 @@\n-d\n+D\n", True),
+    ],
+)
+def test_a_hunk_begins_behind_the_one_above_it(second: str, stands: bool) -> None:
+    patch = "--- a/x\n+++ b/x\n@@ -1,3 +1,2 @@\n a\n b\n-c\n" + second
+    if stands:
+        assert len(read(patch)[0].hunks) == 1 + second.count("@@ -")
+    else:
+        error = refused(patch)
+        assert (error.line, error.message) == (7, "hunks that overlap or stand out of order")
+
+
+def test_lines_that_are_counted_from_0() -> None:
+    (hunk,) = read("--- a/x\n+++ b/x\n@@ -0 +0 @@\n-a\n+b\n")[0].hunks
+    assert (hunk.old_start, hunk.new_start) == (1, 1)
+    (hunk,) = read("--- a/x\n+++ b/x\n@@ -0,0 +0 @@\n+b\n")[0].hunks
+    assert (hunk.old_start, hunk.new_start) == (0, 1)
+
+
+def test_a_hunk_that_changes_nothing() -> None:
+    for line, hint in ((" one", False), (" one [-two-]{+three+}", True)):
+        error = refused(f"prose\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n{line}\n end\n")
+        assert (error.line, error.message) == (4, "a hunk that changes nothing")
+        assert ("--word-diff" in (error.hint or "")) == hint
+
+
+def test_what_to_do_with_a_line_that_should_not_be_there() -> None:
+    error = refused(f"{PLAIN}\n@@ -5 +5 @@\n-a\n+b\n")
+    assert error.line == 7 and "take it out" in (error.hint or "")
+    error = refused(PLAIN[:-1])
+    assert error.line == 6 and "took the last line end away" in (error.hint or "")
+
+
+def test_a_patch_that_is_coloured_for_a_terminal() -> None:
+    assert len(read(f"{MODE}\n\x1b[31mprose\n")) == 1
+    error = refused(f"{MODE}\n\x1b[1mdiff --git a/y b/y\x1b[m\n")
+    assert (error.line, error.message) == (5, "the patch is coloured for a terminal")
+    assert error.detail == ("  \\x1b[1mdiff --git a/y b/y\\x1b[m",)
+    assert "--no-color" in (error.hint or "")
+
+
+def test_a_name_in_quotes_that_says_absent() -> None:
+    (file,) = read('--- "/dev/null"\n+++ b/x\n@@ -0,0 +1 @@\n+a\n')
+    assert (file.change, file.old_path, file.new_path) == ("add", None, "b/x")
+
+
 # -- lines of hunks ----------------------------------------------------------------------------
 
 
@@ -515,6 +573,7 @@ def test_a_binary_patch_without_an_index_line() -> None:
 def test_the_shortest_line_of_a_binary_patch_without_a_file() -> None:
     error = refused(f"{MODE}\nGIT binary patch\nliteral 1\nA0000X\n\n")
     assert (error.line, error.message[:14]) == (5, "a binary patch")
+    assert "the lines that name its file are missing" in (error.hint or "")
 
 
 def test_both_halves_of_a_binary_patch_count(monkeypatch: pytest.MonkeyPatch) -> None:
