@@ -529,9 +529,7 @@ class _Reader:
         if "" in (minus, plus):
             raise PatchSyntaxError("a file header without a name", line=start + 1)
         self.at += 2
-        hunks = self._hunks()
-        if not hunks:
-            raise PatchSyntaxError("a hunk header that is not understood", line=start + 3)
+        hunks = self._hunks()  # one at least: "@@ -" stands there
         change: ChangeKind = "modify"
         if minus is None or (_epoch(minus_line) and not hunks[0].old_text):
             change = "add"

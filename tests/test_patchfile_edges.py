@@ -168,6 +168,12 @@ def test_files_know_the_mail_that_they_stand_in() -> None:
     assert [file.part for file in files] == [0, 1, 1, 2, 3]
 
 
+def test_a_line_of_git_log_right_before_a_diff_begins_a_part() -> None:
+    git = f"diff --git a/x b/x\n{PLAIN}"
+    files = read(f"1234567 one\n{git}89abcde two\n{git}fedcba9 three\nprose\n{git}")
+    assert [file.part for file in files] == [1, 2, 2]
+
+
 # -- what is shown -----------------------------------------------------------------------------
 
 
@@ -364,6 +370,8 @@ def test_a_header_of_git_without_a_name_or_a_hunk() -> None:
     for names in ("--- \n+++ b/x\n", "--- a/x\n+++ \n"):
         error = refused(f"prose\ndiff --git a/x b/x\n{names}{HUNK}")
         assert (error.line, error.message) == (3, "a file header without a name")
+        error = refused(f"prose\n{names}{HUNK}")
+        assert (error.line, error.message) == (2, "a file header without a name")
     error = refused("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ one\n-a\n")
     assert (error.line, error.detail) == (4, ("  @@ one",))
 
