@@ -479,7 +479,7 @@ def c_heading(line: bytes) -> bytes | None:
     """The function or type that a line of C at the left margin names, if it names one."""
     if not _DEFAULT_HEADING.match(line):
         return None
-    return _c_name(line[:400].rstrip(), cut=len(line) > 400)
+    return _c_name(line[:400], cut=len(line) > 400)
 
 
 def _c_name(heading: bytes, *, cut: bool) -> bytes | None:

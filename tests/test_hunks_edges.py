@@ -231,6 +231,13 @@ def test_hunks_that_overlap_at_their_stated_lines_are_refused() -> None:
         patch_text(b"".join(file), patch)
 
 
+def test_where_all_stand_at_their_lines_a_twin_does_not_matter() -> None:
+    twin = [b"x\n", b"y\n", b"z\n"]
+    patch = hunks("@@ -1,2 +1,2 @@\n-a\n+A\n b\n@@ -3,3 +3,3 @@\n x\n-y\n+Y\n z\n")
+    assert locate([b"a\n", b"b\n", *twin, *twin], patch) == [Placement(1, 0), Placement(3, 0)]
+    assert refused([b"a\n", b"b\n", b"new\n", *twin, *twin], patch).code == "hunk-ambiguous"
+
+
 def test_a_hunk_at_the_start_stays_there_where_another_moved() -> None:
     patch = hunks("@@ -1,2 +1,2 @@\n-a\n+A\n b\n@@ -5,3 +5,3 @@\n d\n-e\n+E\n f\n")
     file = [letter.encode() + b"\n" for letter in "abcdef"]
@@ -327,6 +334,22 @@ def test_a_heading_of_c_may_be_cut_before_its_name() -> None:
         == b"kernel"
     )
     assert engine._c_name(b"int f(g(a), h(b)) {", cut=False) == b"f"
+
+
+def test_what_a_line_of_c_names() -> None:
+    assert engine.c_heading(b"int f(int a) {\n") == b"f"
+    assert engine.c_heading(b"struct s {  \n") == b"s"
+    assert engine.c_heading(b"  int f(int a) {\n") is None
+    for size, name in ((399, b"f"), (400, b"f"), (401, None)):
+        assert engine.c_heading(b"int f() " + b"a" * (size - 8)) == name
+    assert engine.c_heading(b"int f() " + b"a" * 390 + b" g(int a)") is None
+
+
+def test_the_heading_that_git_gives_a_hunk() -> None:
+    headings = Headings([b"class A:\n", b"  def f():\n", b"x\n"])
+    for path, text in (("a.py", b"def f():"), ("a.pyi", b"def f():"), ("a.txt", b"class A:")):
+        assert engine.heading(headings, 2, path) == text
+    assert engine.heading(headings, 1, "a.py") == b"class A:"
 
 
 def test_a_heading_of_python_ends_without_blanks() -> None:
