@@ -51,6 +51,12 @@ def test_lines_of_a_dep3_header(head: str, fields: list[tuple[str, str]]) -> Non
     assert list(dep3_fields(head.encode())) == fields
 
 
+def test_the_head_of_a_patch_is_no_longer_for_being_long() -> None:
+    head = "Author: A\n" + "prose\n" * 30_000
+    patch = parse(f"{head}{PLAIN}\nOrigin: vendor\n".encode(), "demo.patch")
+    assert patch.dep3 == (("Author", "A"),) and patch.files[0].line == 30_002
+
+
 @pytest.mark.parametrize(
     "prose",
     [
