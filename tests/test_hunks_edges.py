@@ -388,6 +388,8 @@ def test_half_of_a_patch_that_is_there_is_told() -> None:
     both = [b"?\n", *letters[1:], b"g\n", b"H\n", b"i\n", b"j\n"]
     assert "half_applied" not in refused(both, hunks(two)).data
     assert "half_applied" not in refused([b"a\n", b"c\n"], hunks(two[: two.index("@@ -7")])).data
+    twice = [b"0\n", *[b"a\n", b"B\n", b"c\n"] * 2]
+    assert "half_applied" not in refused(twice, hunks(two[: two.index("@@ -7")])).data
 
 
 def test_the_def_around_a_near_place_is_told_by_the_rule_of_the_file() -> None:
