@@ -614,7 +614,7 @@ class _Reader:
             )
         # Lines begin at 1; some makers count from 0, and git and GNU patch take it for 1.
         old_start, new_start = max(old_start, bool(old)), max(new_start, bool(new))
-        if not behind and not lines.are_whole and signs[-1] != 92:
+        if not behind and not lines.are_whole:
             # The last line of the file lost its own line end; git and GNU patch take it
             # for a line with one, a cut inside the line looks the same.
             raise PatchSyntaxError(

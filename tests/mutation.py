@@ -23,7 +23,7 @@ TESTS = {
     "plan": ["plan", "mapping"],
     "recount": ["recount"],
     "mapping": ["mapping", "plan"],
-    "patchfile": ["patchfile_edges", "patchfile"],
+    "patchfile": ["patchfile_edges", "patchfile", "large"],
     "hunks": ["hunks", "hunks_edges"],
 }
 _CONFIG = """
