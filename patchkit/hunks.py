@@ -222,17 +222,14 @@ def reverse(hunk: Hunk) -> Hunk:
 def locate(lines: list[bytes], hunks: Sequence[Hunk], *, c: bool = False) -> list[Placement]:
     """The place of every hunk.  Raises :class:`HunkError` for the first that has none,
     or more than one."""
-    places: list[int | None] = []
     exact = True
     floor = 0
     for hunk in hunks:
         stated = _stated(hunk)
-        fits = _fits(lines, hunk, stated)
-        exact = exact and fits and stated >= floor
+        exact = exact and stated >= floor and _fits(lines, hunk, stated)
         floor = stated + hunk.old_count
-        places.append(stated if fits else None)
     if exact:
-        return [Placement(place + 1, 0) for place in places if place is not None]
+        return [Placement(_stated(hunk) + 1, 0) for hunk in hunks]
     # Some hunk moved, so the stated line of the others proves nothing by itself: a twin
     # of the block may stand there by chance.
     search = _Search(lines, hunks, c=c)
@@ -482,7 +479,7 @@ def c_heading(line: bytes) -> bytes | None:
     """The function or type that a line of C at the left margin names, if it names one."""
     if not _DEFAULT_HEADING.match(line):
         return None
-    return _c_name(line[:400].rstrip(), cut=len(line) > 400)
+    return _c_name(line[:400], cut=len(line) > 400)
 
 
 def _c_name(heading: bytes, *, cut: bool) -> bytes | None:
@@ -537,7 +534,7 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
     detail: list[str] = []
     data: dict[str, object] = {"reason": "not-found"}
     message = "the hunk's lines are not in the file"
-    hint = "compare the release with the one that the patch was made for"
+    hint: str | None = None
     if places:
         rows = [
             {
@@ -596,7 +593,7 @@ def _not_found(search: _Search, hunk: Hunk, number: int, hunks: Sequence[Hunk]) 
         if not hunk.old_text:
             message = "a hunk that adds lines without context (diff -U0): nothing says where"
         hint = "make the patch with context: git diff -U3"
-    if _count_applied(search, hunks):
+    if _is_half_applied(search, hunks):
         data["half_applied"] = True
         detail.append("some other hunks of this file are already there: it is half applied")
     return HunkError(
@@ -639,13 +636,10 @@ def locate_plain(lines: list[bytes], hunks: Sequence[Hunk]) -> list[int]:
     return places
 
 
-def _count_applied(search: _Search, hunks: Sequence[Hunk]) -> int:
-    if len(hunks) < 2:
-        return 0
-    return sum(
-        1 for hunk in hunks if hunk.new_text and not search.places(hunk.old)[0]
-        and search.places(hunk.new)[0]
-    )  # fmt: skip
+def _is_half_applied(search: _Search, hunks: Sequence[Hunk]) -> bool:
+    return len(hunks) > 1 and any(
+        not search.places(hunk.old)[0] and search.places(hunk.new)[0] for hunk in hunks
+    )
 
 
 def _votes(lines: Sequence[bytes], where: Mapping[bytes, Sequence[int]]) -> Counter[int]:
@@ -690,7 +684,7 @@ def nearest(lines: Sequence[bytes], hunk: Hunk) -> list[tuple[int, float]]:
     found: list[tuple[int, float]] = []
     for place in (max(place, 0) for place in ranked):
         same = sum(1 for want, have in zip(old, lines[place:], strict=False) if want == have)
-        share = same / max(len(old), 1)
+        share = same / len(old)
         apart = all(abs(place - other) >= len(old) for other, _ in found)
         if not found or (apart and share >= 0.75 * found[0][1] and len(found) < _NEAR):
             found.append((place, share))

@@ -421,11 +421,6 @@ class _Reader:
                 change = "add"
             if plus is None and change == "modify":
                 change = "delete"
-            if change in ("rename", "copy") and names is None and minus and plus:
-                if _tail_is(minus, old) and _tail_is(plus, new):
-                    old, new = minus, plus  # the line with both names could not be split
-            elif names is None:
-                old, new = minus or old, plus or new
             self._check_names(change, old, new, minus, plus, start)
             old, new = minus or old, plus or new
         elif line.startswith(b"@@ -"):
@@ -462,13 +457,15 @@ class _Reader:
         plus: str | None,
         start: int,
     ) -> None:
+        if minus is None and plus is None:
+            raise PatchSyntaxError("a file that is neither before nor after", line=start + 1)
         if change == "add" and minus is not None:
             raise PatchSyntaxError("a new file whose '---' line is not /dev/null", line=start + 1)
         if change == "delete" and plus is not None:
             raise PatchSyntaxError(
                 "a deleted file whose '+++' line is not /dev/null", line=start + 1
             )
-        if change in ("rename", "copy", "modify") and (minus is None or plus is None):
+        if change in ("rename", "copy") and (minus is None or plus is None):
             raise PatchSyntaxError(f"/dev/null in a file that is {change}", line=start + 1)
         if change in ("rename", "copy") and (minus, plus) != (old, new):
             raise PatchSyntaxError(
@@ -532,9 +529,7 @@ class _Reader:
         if "" in (minus, plus):
             raise PatchSyntaxError("a file header without a name", line=start + 1)
         self.at += 2
-        hunks = self._hunks()
-        if not hunks:
-            raise PatchSyntaxError("a hunk header that is not understood", line=start + 3)
+        hunks = self._hunks()  # one at least: "@@ -" stands there
         change: ChangeKind = "modify"
         if minus is None or (_epoch(minus_line) and not hunks[0].old_text):
             change = "add"
@@ -607,7 +602,6 @@ class _Reader:
         if behind[:1] == b"\\":
             signs += b"\\"
             place += 1
-            behind = lines[place]
         if 92 in signs:
             old, new = _cut_newlines(old, new, signs, start)
         plain = signs.replace(b"\\", b"")
@@ -620,7 +614,7 @@ class _Reader:
             )
         # Lines begin at 1; some makers count from 0, and git and GNU patch take it for 1.
         old_start, new_start = max(old_start, bool(old)), max(new_start, bool(new))
-        if not behind and not lines.are_whole and signs[-1] != 92:
+        if not behind and not lines.are_whole:
             # The last line of the file lost its own line end; git and GNU patch take it
             # for a line with one, a cut inside the line looks the same.
             raise PatchSyntaxError(
@@ -1006,26 +1000,14 @@ def _git_names(text: bytes) -> tuple[str, str] | None:
         return _decoded(parts[0]), _decoded(parts[1])
     if len(text) > _LONGEST:
         return None
-    # Blanks inside: the halves must be equal behind their prefixes, of as few parts as can be.
-    halves = [(b" ".join(parts[:cut]), b" ".join(parts[cut:])) for cut in range(1, len(parts))]
-    found = [
-        (depth, cut)
-        for cut, half in enumerate(halves)
-        if (depth := _prefix_depth(*half)) is not None
-    ]
-    if not found:
-        return None
-    first, second = halves[min(found)[1]]
-    return _decoded(first), _decoded(second)
-
-
-def _prefix_depth(first: bytes, second: bytes) -> int | None:
-    """How many leading parts two names of one file do not share; None where they share no
-    tail, or one is deeper than the other."""
-    old, new = first.split(b"/"), second.split(b"/")
-    if len(old) != len(new) or old[-1] != new[-1]:
-        return None
-    return max((n + 1 for n in range(len(old)) if old[n] != new[n]), default=0)
+    # Blanks inside: two names as deep as each other that end alike.  Only one cut can do that.
+    for cut in range(1, len(parts)):
+        first, second = b" ".join(parts[:cut]), b" ".join(parts[cut:])
+        if first.count(b"/") == second.count(b"/") and (
+            first.rpartition(b"/")[2] == second.rpartition(b"/")[2]
+        ):
+            return _decoded(first), _decoded(second)
+    return None
 
 
 def _quote_end(text: bytes) -> int:

@@ -23,7 +23,7 @@ TESTS = {
     "plan": ["plan", "mapping"],
     "recount": ["recount"],
     "mapping": ["mapping", "plan"],
-    "patchfile": ["patchfile_edges", "patchfile"],
+    "patchfile": ["patchfile_edges", "patchfile", "large"],
     "hunks": ["hunks", "hunks_edges"],
 }
 _CONFIG = """
@@ -59,6 +59,7 @@ def report(module: str) -> None:
     """Each mutant that lives as the lines that differ; those of an error's words as a number."""
     mutated = BUILD / "mutation" / module / "mutants" / "patchkit" / f"{module}.py"
     source = mutated.read_text(encoding="utf-8")
+    lines = source.split("\n")
     functions = {n.name: n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)}
     outcomes = json.loads(mutated.with_suffix(".py.meta").read_text())["exit_code_by_key"]
     living = [name.rpartition(".")[2] for name, code in outcomes.items() if code == 0]
@@ -70,15 +71,15 @@ def report(module: str) -> None:
             words += 1
             continue
         print(name)
-        old, new = (_lines(source, function) for function in (before, after))
+        old, new = (_lines(lines, function) for function in (before, after))
         for line in list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]:
             print(f"    {line}")
     print(f"{module}: {len(outcomes)} mutants, {len(living)} live, {words} of them are words alone")
 
 
-def _lines(source: str, function: ast.FunctionDef) -> list[str]:
-    text = ast.get_source_segment(source, function) or ""
-    return text.replace(function.name, "").splitlines()
+def _lines(lines: list[str], function: ast.FunctionDef) -> list[str]:
+    found = lines[function.lineno - 1 : function.end_lineno]
+    return [line.replace(function.name, "") for line in found]
 
 
 def _without_words(function: ast.FunctionDef) -> str:

@@ -699,7 +699,6 @@ def test_names_of_the_diff_line_where_no_other_says_them(names: str, expected: s
     [
         ("u/v/a b/c u/w/a b/c", "u/v/a b/c", "u/w/a b/c"),
         ("1/2/3/a b 4/5/6/a b", "1/2/3/a b", "4/5/6/a b"),
-        # Of two places to cut at, the one that leaves the shorter prefix.
         ("a/x b/x a/x b/x", "a/x b/x", "a/x b/x"),
         ("p/q x/q p/q x/q", "p/q x/q", "p/q x/q"),
     ],
