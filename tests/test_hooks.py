@@ -6,9 +6,11 @@ import json
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,20 @@ def test_systemd_takes_the_drop_in(
     assert "patchkit.gone" in sh("systemd-analyze", "verify", "--man=no", unit, env=env).stderr
 
 
+@pytest.mark.parametrize("name", [ODD, "an odd %h {args} é𝄞", "%%", "\\\\", "a;b ; c", "$HOME"])
+def test_systemd_finds_a_program_of_an_odd_name(
+    tmp_path: Path, child_env: dict[str, str], name: str
+) -> None:
+    """systemd-analyze looks for the program, and so says how it reads the word."""
+    needs_tool("systemd-analyze")
+    program, unit = tmp_path / name, tmp_path / "server.service"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    unit.write_text(f"[Service]\nExecStart={words.unit([str(program)])}\n", encoding="utf-8")
+    done = sh("systemd-analyze", "verify", "--man=no", unit, env=child_env)
+    assert (done.returncode, str(tmp_path) in done.stderr) == (0, False), done.stderr
+
+
 def test_a_unit_holds_every_word_as_systemd_reads_it() -> None:
     assert words.unit(["/bin/x", "a b", "%h", "$A", ";", 'q"\\', "", "'", "--a=b"]) == (
         '/bin/x "a b" %%h $$A ";" "q\\"\\\\" "" "\'" --a=b'
@@ -231,7 +247,8 @@ def test_docker_lines_run_as_an_engine_reads_them(lab: Lab, site: Site, tmp_path
     drift(site)
     assert sh(*command, env=lab.child_env).returncode == 1
     assert sh(*check, env=lab.child_env).returncode == 1
-    (site / ".patchkit").rename(site / "gone")  # whatever the code, the check says 1
+    site.root.rename(site.root.parent / "gone")
+    assert sh(*command, env=lab.child_env).returncode == 3
     assert sh(*check, env=lab.child_env).returncode == 1
 
 
@@ -297,6 +314,15 @@ def test_the_prolog_says_by_its_protocol_what_is_wrong(
     assert all(line.startswith("print n2: ") for line in lines)
 
 
+def free_ports(count: int) -> list[str]:
+    """Ports of the loopback address that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [str(one.getsockname()[1]) for one in sockets]
+
+
 @pytest.fixture
 def nodes(lab: Lab, site: Site) -> Iterator[dict[str, str]]:
     """Four real nodes, of which n2 has a site-packages of its own; the variables for srun."""
@@ -307,7 +333,7 @@ def nodes(lab: Lab, site: Site) -> Iterator[dict[str, str]]:
     folder.mkdir()
     (folder / "key").write_bytes(os.urandom(128))
     (folder / "key").chmod(0o400)
-    ports = [str(port) for port in range(17910, 17915)]
+    ports = free_ports(5)
     host = os.uname().nodename.partition(".")[0]
     described = "".join(
         f"NodeName=n{n} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[n]} CPUs=1\n"
@@ -333,11 +359,11 @@ def nodes(lab: Lab, site: Site) -> Iterator[dict[str, str]]:
         with (folder / "log").open("ab") as log:
             started.append(subprocess.Popen(command, env=env, stdout=log, stderr=log))
 
-    socket = f"--socket={folder}/munge"
+    at = f"--socket={folder}/munge"
     files = [
         f"--{word}={folder}/munge.{word[:3]}" for word in ("pid-file", "log-file", "seed-file")
     ]
-    start("munged", "-F", "--force", socket, f"--key-file={folder}/key", *files)
+    start("munged", "-F", "--force", at, f"--key-file={folder}/key", *files)
     start("slurmctld", "-D", "-i")
     for n in (1, 3, 4):
         start("slurmd", "-D", "-N", f"n{n}")

@@ -18,10 +18,11 @@ _PLAIN_IN_UNIT = re.compile(r"[A-Za-z0-9_@%$+=:,./-]+")
 def unit(command: Sequence[str]) -> str:
     """A command line of a systemd unit (systemd.service(5), "Command lines").
 
-    ``%`` begins a specifier, ``$`` a variable; both are doubled.  Variables are not looked for
-    in the path of the program, so there ``$$`` would stay as it is: such a one goes through env.
+    ``%`` begins a specifier, ``$`` a variable; both are doubled.  In the path of the program
+    variables are not looked for, so that ``$$`` would stay as it is, and quotes and backslashes
+    are refused: such a program goes through env.
     """
-    words = ["/usr/bin/env", *command] if "$" in command[0] else command
+    words = ["/usr/bin/env", *command] if set("$\"'\\") & set(command[0]) else command
     return " ".join(_unit_word(word) for word in words)
 
 
