@@ -62,6 +62,15 @@ def test_real_reports_of_an_environment_and_its_drifted_copy(
     folder = tmp_path / "status"
     write(folder / "n1.json", lab.json(site, "status"))
     write(folder / "n2.json", lab.json(other, "status"))
+    facts = lab.json(site, "doctor")
+    facts["facts"].update(
+        driver="580", toolkit={**(facts["facts"]["toolkit"] or {}), "version": "13.0"}
+    )
+    for name in ("n1", "n2"):
+        write(folder / f"{name}.doctor.json", facts)
+    write(folder / "n2.doctor.json", {**facts, "facts": {**facts["facts"], "driver": "590"}})
+    assert differences(cli, folder) == [("n2", "driver", "", "590", "580")]
+    write(folder / "n2.doctor.json", facts)
     done = cli("fleet", "report", folder)
     assert done.stdout.startswith("2 nodes, all alike: fingerprint ")
     drift(other)
