@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from collections.abc import Sequence
 
 from patchkit.bundles import read_patch
@@ -183,11 +184,12 @@ def _free_name(work: Work, path: str, subject: str, made: Sequence[Item]) -> str
     number = file.partition("-")[0]
     taken = {item.path for item in (*work.items, *made)}
     stem = f"{number}-{slug(subject)}" if number.isdecimal() else slug(subject)
-    for at in range(1, 1000):
-        name = f"{folder}/{stem}{'' if at == 1 else f'-{at}'}.patch"
-        if name not in taken and not place.is_there(work.folder, f"patches/{name}"):
-            return name
-    raise Refused(f"no name is free for {subject!r}", code="patch-exists")
+    names = (f"{folder}/{stem}{'' if at == 1 else f'-{at}'}.patch" for at in itertools.count(1))
+    return next(
+        name
+        for name in names
+        if name not in taken and not place.is_there(work.folder, f"patches/{name}")
+    )
 
 
 def _change(head: Head, before: States, after: States) -> draft.Change:

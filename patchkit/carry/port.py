@@ -107,7 +107,10 @@ class Porter:
         """The targets with their releases, oldest first, and whether what the environment has
         is meant.  A ``to`` without a name is of the bundle's first distribution."""
         if not bundle.targets:
-            raise UsageError(f"{bundle.name} patches nothing: it is a setting")
+            raise UsageError(
+                f"{bundle.name} patches nothing: it is a setting",
+                hint=f"patchkit show {bundle.name} prints what it sets",
+            )
         pairs: list[tuple[Target, str, bool]] = []
         for one in to:
             target, asked = _parse_to(bundle, one)

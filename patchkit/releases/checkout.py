@@ -32,7 +32,11 @@ class Checkout(NamedTuple):
         """The committed bytes, unfiltered."""
         member = self.listing.members.get(path)
         if member is None:
-            raise Unavailable(f"{self.origin} holds no {path}", file=path)
+            raise Unavailable(
+                f"{self.origin} holds no {path}",
+                file=path,
+                hint=f"git -C {self.folder} ls-tree -r --name-only {self.tag} shows what it holds",
+            )
         with opened(self.folder) as repo:
             _, data = run_git(repo, self.folder, "cat-file", "blob", f"{self.commit}:{member.name}")
         return data

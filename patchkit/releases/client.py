@@ -267,7 +267,11 @@ def _run(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Compl
             hint="check the network, and run it again: what came so far is not asked for again",
         ) from None
     except OSError as error:
-        raise Unavailable(f"{command[0]} cannot be run: {error.strerror}") from error
+        raise Unavailable(
+            f"{command[0]} cannot be run: {error.strerror}",
+            hint="take the other client (--client pip, --client uv), or a folder of archives"
+            " (--find-links DIR)",
+        ) from error
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:
