@@ -124,7 +124,9 @@ def _layer(
             f"--bundles: {text!r} holds no bundles",
             hint="manifests/ and patches/ must stand at the top of the repository",
         )
-    shown = _without_secret(repository)
+    local = os.path.abspath(os.path.join(cwd, os.path.expanduser(repository)))
+    # A record is read from other folders, too, where a relative path means another one.
+    shown = local if os.path.isdir(local) else _without_secret(repository)
     return files, {
         name: Origin(repository=shown, revision=commit, dirty=False) for name in _bundles(files)
     }

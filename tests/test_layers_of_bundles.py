@@ -40,6 +40,7 @@ def apply(lab: Lab, site: Site, *bundles: str | Path, check: int = 0, **more: st
         *(*site.where, *options, "apply", "b"),
         check=check,
         env={"XDG_CACHE_HOME": str(lab.bundles.parent / "cache"), **more},
+        cwd=lab.bundles.parent,
     )
     return done.stderr
 
@@ -50,14 +51,15 @@ def status(lab: Lab, site: Site) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize("address", ["path", "file"])
+@pytest.mark.parametrize("address", ["path", "file", "relative"])
 def test_a_revision_is_read_without_a_checkout(
     address: str, lab: Lab, repository: Path, git: Git
 ) -> None:
     site = lab.site()
     before = releases.snapshot(repository, ignore=(".git",))
-    where = str(repository) if address == "path" else f"file://{repository}"
-    apply(lab, site, f"{where}@v1")
+    where = f"file://{repository}" if address == "file" else str(repository)
+    given = repository.name if address == "relative" else where
+    apply(lab, site, f"{given}@v1")
     assert changed(site) == [f"{ALPHA[0]}: changed"]
     commit = git(repository, "rev-parse", "v1").strip()
     assert status(lab, site)["origin"] == {
@@ -67,7 +69,7 @@ def test_a_revision_is_read_without_a_checkout(
     }
     lab.cli(*site.where, "verify", "b")
     assert releases.diff_snapshots(before, releases.snapshot(repository, ignore=(".git",))) == []
-    apply(lab, site, f"{where}@main")
+    apply(lab, site, f"{given}@main")
     assert changed(site) == [f"{BETA[0]}: changed"]
 
 
