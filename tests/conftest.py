@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -247,6 +248,15 @@ def git(child_env: dict[str, str]) -> Git:
 def release_tree() -> Callable[[str, str], Path]:
     """The unpacked wheel of any release of the index, cached; for reading only."""
     return releases.tree
+
+
+@pytest.fixture(autouse=True)
+def _signals_of_a_fresh_process() -> None:
+    """What is started inherits which signals are ignored: by a change that was done in this
+    process, or by a shell that started the tests in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

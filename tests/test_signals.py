@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,18 +21,6 @@ def test_at_once_ends_what_reads_whatever_that_catches() -> None:
     with pytest.raises(Interrupted) as caught:
         read()
     assert caught.value.exit_code == 128 + signal.SIGTERM
-
-
-@pytest.fixture(autouse=True)
-def _signals_as_at_the_start() -> Iterator[None]:
-    """A change that is done, made in this process by another test, leaves them ignored."""
-    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    for number in before:
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def test_one_that_came_before_is_noticed_at_the_next_step() -> None:

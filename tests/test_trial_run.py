@@ -374,7 +374,7 @@ def test_a_terminal_shows_how_long_a_server_loads(lab: Lab, site: Site) -> None:
             seen += os.read(ours, 4096)
     finally:
         process.terminate()
-        assert process.wait() in (124, 143)
+        assert process.wait(60) in (124, 143)
         os.close(ours)
 
 
@@ -458,7 +458,7 @@ def test_while_a_trial_lives_no_other_command_changes_the_environment(lab: Lab, 
         for args in (("verdict", "t", "win"), ("rm", "t")):
             assert "--force" in trial(lab, site, *args, check=3).stderr
         let_go(pipe)
-        assert process.wait() == 0
+        assert process.wait(60) == 0
     assert site.differences(before) == []
     assert record(lab)["status"] == "finished"
 
@@ -491,7 +491,7 @@ def test_a_signal_is_passed_on_to_the_whole_group_and_everything_is_put_back(
     )
     with under_way(lab, site, code=code) as (process, _, _):
         process.send_signal(number)
-        assert process.wait() == 128 + number
+        assert process.wait(60) == 128 + number
     assert site.differences(before) == []
     one = record(lab)
     assert one["status"] == "interrupted" and one["runs"][0]["exit"] == 128 + number
