@@ -484,8 +484,11 @@ def test_a_signal_is_passed_on_to_the_whole_group_and_everything_is_put_back(
         "    os._exit(0)\n"
         "top = os.getpid()\n"
         "for number in (1, 2, 15): signal.signal(number, told)\n"
+        "there, here = os.pipe()\n"
         "if not os.fork():\n"
-        "    while True: signal.pause()\n"
+        "    os.write(here, b'!')  # a signal that comes right after a fork is dropped by Python\n"
+        "    while True: time.sleep(0.05)  # and one right before a pause() is waited for\n"
+        "os.read(there, 1)\n"
         "print('up', flush=True)\n"
         "time.sleep(1000)\n"
     )
