@@ -139,7 +139,7 @@ def _how(pid: int, words: Sequence[str], sites: Sequence[str], prefix: str | Non
     if prefix is not None and os.path.dirname(words[0]) == f"{prefix}/bin" and _is_python(name):
         return "command"
     maps = _read(pid, "maps")
-    if maps is not None and any(f" {site}/".encode() in maps for site in sites):
+    if maps is not None and any(os.fsencode(f" {site}/") in maps for site in sites):
         return "maps"
     if not _is_python(os.path.basename(_link(pid, "exe") or name)):
         return None

@@ -101,10 +101,12 @@ class Result:
         return json.loads(self.stdout)
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"$ {' '.join(self.args)}\nexit code {self.exit_code}\n"
             f"--- stdout\n{self.stdout}--- stderr\n{self.stderr}"
         )
+        # A report goes from process to process as UTF-8.
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class Cli(Protocol):
