@@ -94,13 +94,15 @@ def ratio(samples: Samples) -> float:
 
 
 def interval(samples: Samples, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """A bootstrap-t interval of the ratio of the geometric means (Efron and Tibshirani, An
-    Introduction to the Bootstrap, 12.5): each sample is drawn from anew, and the difference of
-    the means of the logarithms is divided by its standard error each time.
+    """A symmetric bootstrap-t interval of the ratio of the geometric means (Hall, On symmetric
+    bootstrap confidence intervals, 1988): each sample is drawn from anew, and the difference of
+    the means of the logarithms is divided by its standard error each time; how far that is from
+    0 in 95 % of the draws, either way, is how far the interval goes.
 
     Not the percentile interval of the ratio of the medians: of five runs that covers the truth in
-    far fewer cases than it says, since it leaves out that the spread is estimated too.  None
-    with fewer than three runs, or where the values do not differ, or are not positive.
+    far fewer cases than it says, since it leaves out that the spread is estimated too.  Not a
+    limit of its own for each side: with outliers that covered it in 88 % of the cases (20 runs).
+    None with fewer than three runs, or where the values do not differ, or are not positive.
     """
     if not samples.is_positive or min(map(len, samples)) < _FEWEST_FOR_INTERVAL:
         return None
@@ -114,15 +116,12 @@ def interval(samples: Samples, confidence: float = CONFIDENCE) -> tuple[float, f
     for _ in range(_RESAMPLES):
         one, two = rng.choices(before, k=len(before)), rng.choices(after, k=len(after))
         spread = _error(one, two)
-        away = _mean(two) - _mean(one) - difference
+        away = abs(_mean(two) - _mean(one) - difference)
         # Both samples of one value each: as far away as anything can be.
-        scores.append(away / spread if spread else math.copysign(math.inf, away) if away else 0.0)
+        scores.append(away / spread if spread else math.inf if away else 0.0)
     scores.sort()
-    tail = (1 - confidence) / 2
-    low, high = _quantile(scores, 1 - tail), _quantile(scores, tail)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return None
-    return math.exp(difference - low * error), math.exp(difference - high * error)
+    far = _quantile(scores, confidence) * error
+    return (math.exp(difference - far), math.exp(difference + far)) if far < math.inf else None
 
 
 def noise(samples: dict[str, Samples]) -> dict[str, float]:
