@@ -335,6 +335,31 @@ def test_what_does_not_matter_is_left_out_unless_it_was_given() -> None:
     assert private.environment(variables, ["MINE"]) == {"MINE": "1", "NCCL_ALGO": "Ring"}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("env", "API_KEY=open sesame", "python", "x.py"),
+        ("sh", "-c", "export MY_TOKEN='open sesame'; exec serve --tp 8"),
+        ("sh", "-c", "serve --tp 8 --api-key sesame"),
+        ("curl", "-H", "Authorization: Bearer sesame", "http://host/?tp=8"),
+        ("curl", "http://host/v1?tp=8&token=sesame"),
+    ],
+)
+def test_a_secret_within_a_word_of_a_command_is_hidden(words: tuple[str, ...]) -> None:
+    kept = private.command(words)
+    assert len(kept) == len(words) and kept[0] == words[0]
+    assert not any("sesame" in word for word in kept), kept
+    assert private.HIDDEN in " ".join(kept)
+
+
+def test_what_is_no_secret_stays_in_a_command() -> None:
+    words = (
+        *("env", "NCCL_ALGO=Ring", "python", "-m", "sglang.launch_server", "--max-tokens", "100"),
+        *("--model-path=/models/Kimi-K2.5-INT4", "sh", "-c", "a=b; serve --tp 8 http://host:80/x"),
+    )
+    assert private.command(words) == words
+
+
 def test_a_command_line_and_a_text_keep_no_secret() -> None:
     words = ["serve", "--api-key", "abc", "--token=x", "--tp", "8", "http://u:p@host/", "--key"]
     assert private.command(words) == (

@@ -30,6 +30,14 @@ _MARK = re.compile(
 )
 #: user:password@ of an address.
 _LOGIN = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
+#: A value with its name: ``NAME=VALUE``, ``--name=VALUE``, ``Name: VALUE``, ``--name VALUE``.
+_GIVEN = re.compile(
+    r"(?<![\w-])(?:(?P<name>-{0,2}[A-Za-z_][\w-]*)(?P<by>=|: ?(?!//))"
+    r"|(?P<option>--[A-Za-z][\w-]*)(?P<gap> +))"
+    r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s'\";&|]+)"
+)
+_ASSIGNED = re.compile(r"-{0,2}[A-Za-z_][\w-]*")
+_AUTHORIZED = re.compile(r"\b(bearer|basic) +[^\s'\"]+", re.IGNORECASE)
 # A run of signs that a token is made of; a path, a version or a word is cut by its signs.
 _RUN = re.compile(r"[A-Za-z0-9+_=-]{20,}")
 #: Bits a sign: random base64 of 20 signs has 4.1 on average, words and numbers with
@@ -59,15 +67,26 @@ def command(words: Sequence[str]) -> tuple[str, ...]:
     """A command line as a record may have it."""
     out: list[str] = []
     for word in words:
-        option, equals, value = word.partition("=")
         before = out[-1] if out else ""
-        if equals and option.startswith("-"):
-            out.append(f"{option}={clean(option.lstrip('-'), value)}")
+        name, equals, value = word.partition("=")
+        if equals and _ASSIGNED.fullmatch(name) and clean(name.lstrip("-"), value) == HIDDEN:
+            word = f"{name}={HIDDEN}"
         elif before.startswith("-") and "=" not in before and not word.startswith("-"):
-            out.append(clean(before.lstrip("-"), word))
-        else:
-            out.append(_LOGIN.sub(HIDDEN, HIDDEN if _MARK.search(word) else word))
+            word = clean(before.lstrip("-"), word)
+        out.append(_within(word))
     return tuple(out)
+
+
+def _within(word: str) -> str:
+    """A word, which may be an assignment or a whole line for a shell, without its secrets."""
+
+    def given(found: re.Match[str]) -> str:
+        name = found["name"] or found["option"]
+        value = clean(name.lstrip("-"), found["value"])
+        return f"{name}{found['by'] or found['gap']}{value}"
+
+    word = _AUTHORIZED.sub(rf"\1 {HIDDEN}", word)
+    return _LOGIN.sub(HIDDEN, _MARK.sub(HIDDEN, _GIVEN.sub(given, word)))
 
 
 def secrets(variables: Mapping[str, str]) -> list[str]:

@@ -108,9 +108,10 @@ def changes(baseline: Tried, candidate: Tried) -> list[str]:
             found.append(f"{name} {before[name]['version']} becomes {entry['version']}")
     if not found and list(before) != list(after):
         found.append("the same bundles in another order")
+    now = {key: clean(key, value) for key, value in candidate.variables.items()}
     keys = [*baseline.settings, *(k for k in candidate.settings if k not in baseline.settings)]
     found += [
-        f"{key}={candidate.variables.get(key, '(as it is)')}"
+        f"{key}={now.get(key, '(as it is)')}"
         for key in keys
         if baseline.settings.get(key) != candidate.settings.get(key)
     ]
