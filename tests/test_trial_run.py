@@ -653,6 +653,22 @@ def test_a_dead_end_is_said_before_it_is_tried_or_applied_again(lab: Lab, site: 
     assert said not in lab.run(site, "apply", "b").stderr
 
 
+def test_a_setting_that_is_a_dead_end_is_not_one_of_the_bundles_it_was_tried_on(
+    lab: Lab, site: Site
+) -> None:
+    said, what = "this set is a dead end", ("--candidate", "A=1", "--repeat", "1", "--", "true")
+    for name, bundles in (("alone", ()), ("on-b", ("--baseline", "b", "--candidate", "b"))):
+        trial(lab, site, "ab", "--name", name, *bundles, *what)
+        trial(lab, site, "verdict", name, "dead-end")
+        # Of other settings, of none, and of the bundle, nothing is known.
+        assert said not in trial(lab, site, "run", "--name", "t", "--", "true").stderr
+        others = ("ab", "--name", "t", *bundles, "--candidate", "A=2", *what[2:])
+        assert said not in trial(lab, site, *others).stderr
+        assert said not in lab.run(site, "apply", "b").stderr
+        lab.run(site, "revert", "--all")
+        assert said in trial(lab, site, "ab", "--name", "t", *bundles, *what).stderr
+
+
 def test_the_commands_of_the_ledger(lab: Lab, site: Site, tmp_path: Path) -> None:
     trial(lab, site, "run", "--name", "one", "--bundle", "b", *VALUE, "--", *figure(site))
     trial(lab, site, "run", "--name", "two", "--bundle", "tree", "--", "true", "{args}")

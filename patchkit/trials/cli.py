@@ -269,8 +269,9 @@ def _conduct(
     screen = Terminal(settings)
     ledger = ledger_of(Session(options), rest["place"])
 
-    def warn(key: deadends.Key) -> dict[str, Any] | None:
-        found = deadends.warning(deadends.last_verdict(ledger, key))
+    def warn(planned: Trial) -> dict[str, Any] | None:
+        key, about = planned.sets["candidate"].key, deadends.settings_of(planned)
+        found = deadends.warning(deadends.last_verdict(ledger, key, about))
         if found is not None:
             screen.say(deadends.line(found))
         return found

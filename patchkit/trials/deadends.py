@@ -6,7 +6,7 @@ ledger, and little where there are thousands of trials.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from patchkit.bundles import is_loose, is_shipped, read_manifest, resolve_order
@@ -16,7 +16,7 @@ from patchkit.model import Bundle
 from patchkit.session import Options, Session
 
 from .ledger import Ledger, place
-from .record import CANDIDATE, Trial
+from .record import BASELINE, CANDIDATE, Trial
 
 Key = Sequence[tuple[str, "str | None"]]
 
@@ -30,9 +30,23 @@ def ledger_of(session: Session, given: str | None = None) -> Ledger:
     return Ledger(place(given, options.environ, options.cwd, folder))
 
 
-def last_verdict(ledger: Ledger, key: Key) -> Trial | None:
-    """The latest trial of a set, by its bundles and their versions, that has a verdict.  A
-    record that names no version is of every one."""
+def settings_of(trial: Trial) -> Mapping[str, str]:
+    """The settings that a trial is about: those that tell two sets of the same bundles apart, or
+    that are tried with no bundle.  Beside bundles that are tried, they are how it was run."""
+    candidate, baseline = trial.sets[CANDIDATE], trial.sets.get(BASELINE)
+    if baseline is None:
+        return {} if candidate.bundles else candidate.environ
+    if baseline.key != candidate.key:
+        return {}
+    pairs = candidate.environ.items() - baseline.environ.items()
+    return dict(pairs)
+
+
+def last_verdict(ledger: Ledger, key: Key, settings: Mapping[str, str]) -> Trial | None:
+    """The latest trial of a set, by its bundles with their versions and its settings, that has a
+    verdict.  A record that names no version is of every one."""
+    if not (key or settings):
+        return None  # nothing is tried: whatever came of that is no fault of a set
     names = [f'"{name}"'.encode() for name, _ in key]
 
     def may_be(data: bytes) -> bool:
@@ -43,7 +57,8 @@ def last_verdict(ledger: Ledger, key: Key) -> Trial | None:
         if use is None or trial.verdict is None or len(use.bundles) != len(key):
             continue
         had = dict(use.key)
-        if all(name in had and had[name] in (None, version) for name, version in key):
+        same = all(name in had and had[name] in (None, version) for name, version in key)
+        if same and settings_of(trial) == settings:
             return trial
     return None
 
@@ -80,7 +95,7 @@ def before_apply(options: Options, names: Sequence[str]) -> dict[str, Any] | Non
         ledger = ledger_of(session)
         if not ledger.exists():
             return None
-        return warning(last_verdict(ledger, _key(session, names)))
+        return warning(last_verdict(ledger, _key(session, names), {}))
     except (OSError, PatchkitError):
         return None
 

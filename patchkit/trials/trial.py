@@ -92,8 +92,8 @@ def order(repeat: int, *, both: bool) -> list[str]:
     return [which for number in range(repeat) for which in turns[number % 2]]
 
 
-#: Says of a set, by its bundles and versions, that it is a dead end; None where it is none.
-Warn = Callable[[Sequence[tuple[str, "str | None"]]], "dict[str, Any] | None"]
+#: Says of a trial's candidate that it is a dead end; None where it is none.
+Warn = Callable[[Trial], "dict[str, Any] | None"]
 
 
 def conduct(options: Options, wishes: Wishes, ledger: Ledger, screen: Screen, warn: Warn) -> Report:
@@ -117,7 +117,7 @@ def conduct(options: Options, wishes: Wishes, ledger: Ledger, screen: Screen, wa
                 name: placed(wishes.command, one.arguments, how) for name, one in sets.items()
             }
             trial = _planned(session, wishes, sets, confounded)
-            dead_end = warn(trial.sets[CANDIDATE].key)
+            dead_end = warn(trial)
         course = _Course(session, signals, wishes, sets, commands, ledger, screen, trial, seen)
         report = course.run()
         report.data["dead_end"] = dead_end
