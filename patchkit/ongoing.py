@@ -11,8 +11,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .errors import Locked, PatchkitError
@@ -22,6 +24,9 @@ from .state import NAME, SCHEMA, TRIAL, TRIAL_SET, BundleEntry, Home, render
 
 #: In the environment of what a trial runs: its id.
 VARIABLE = "PATCHKIT_TRIAL"
+#: Seconds that what a dead trial left has from SIGTERM to SIGKILL, that this may take to work, and
+#: between two looks.
+_GRACE, _UNKILLABLE, _LOOKS = 5.0, 5.0, 0.1
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -156,6 +161,36 @@ def refusal(one: Ongoing) -> Locked:
         " applied before",
         data={"trial": one.as_json()},
     )
+
+
+def end_left(one: Ongoing, check: Callable[[], None]) -> int:
+    """End the processes of this host that a dead trial left running; how many there were.
+
+    They are known by its id in their environment.  The kernel ended the command itself with the
+    trial, but not the children of that.  What this process runs under is left alone, and so is
+    what this user may not end: it holds the environment as what is launched does.  ``check``
+    raises where this process is to end itself.
+    """
+    from .processes import above, carrying
+
+    spared = {os.getpid(), *above(os.getpid())}
+    seen: set[int] = set()
+    began = time.monotonic()
+    while time.monotonic() < began + _GRACE + _UNKILLABLE:
+        left = set(carrying(VARIABLE, [one.id]).get(one.id, ())) - spared
+        if not left:
+            break
+        late = time.monotonic() >= began + _GRACE
+        for pid in left if late else left - seen:
+            with suppress(ProcessLookupError):
+                try:
+                    os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
+                except PermissionError:
+                    spared.add(pid)
+        seen |= left - spared
+        check()
+        time.sleep(_LOOKS)
+    return len(seen)
 
 
 def mark(one: Ongoing) -> str | None:

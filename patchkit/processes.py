@@ -54,6 +54,16 @@ def describe(pid: int, how: str = "") -> Process | None:
     return Process(pid, parent, time.time() - running, shown(words), how)
 
 
+def above(pid: int) -> list[int]:
+    """The parent of a process, the parent of that, and so on."""
+    found: list[int] = []
+    process = describe(pid)
+    while process is not None and process.parent > 0:
+        found.append(process.parent)
+        process = describe(process.parent)
+    return found
+
+
 def shown(words: Sequence[str]) -> str:
     """A command line in one line that a person reads."""
     import shlex

@@ -467,6 +467,7 @@ def _end_dead_trial(work: _Work, notes: list[str], trial: str | None = None) -> 
         return None
     if one.alive:
         raise ongoing.refusal(one)
+    work.end_left(one, notes)
     names = [entry["name"] for entry in one.bundles]
     work.transact(
         lambda state: _before(work.session, state, one), asked=[*names, *sorted(_applied(home))]
@@ -562,6 +563,8 @@ def _change(
             dropped = ongoing.read(home) if to_nothing else None
             if dropped is None or dropped.alive:
                 _end_dead_trial(work, notes, trial)
+            else:
+                work.end_left(dropped, notes)
             before, planned, warnings = work.transact(
                 wanted, asked=asked, forget=forget, edited=edited
             )
@@ -608,6 +611,12 @@ class _Work:
         self._command = command
         self._roots = roots
         self._claim = claim
+
+    def end_left(self, one: ongoing.Ongoing, notes: list[str]) -> None:
+        """Nothing of a dead trial is to go on with files that change under it."""
+        count = ongoing.end_left(one, self._signals.check)
+        if count:
+            notes.append(f"ended {count} processes that the {one.described()} left")
 
     def transact(
         self,

@@ -545,6 +545,35 @@ def test_the_next_command_finishes_a_trial_that_died(
         assert "trial t" in done.stderr + done.stdout or "trial" in done.stdout
 
 
+@pytest.mark.parametrize("finisher", [("recover",), ("revert", "--all")])
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_what_a_trial_that_died_left_running_is_ended_first(
+    lab: Lab, site: Site, tmp_path: Path, finisher: tuple[str, ...], stubborn: bool
+) -> None:
+    before = site.picture()
+    trap = "trap '' TERM; " if stubborn else ""
+    code = (
+        "import subprocess, sys\n"
+        f"line = ['sh', '-c', \"{trap}echo up; sleep 1000; :\"]\n"
+        "child = subprocess.Popen(line, start_new_session=True, stdout=subprocess.PIPE)\n"
+        "child.stdout.readline()\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\n"
+        "print('up', flush=True)\n"
+        "child.wait()\n"
+    )
+    with under_way(lab, site, code=code) as (process, _, _):
+        process.kill()
+        process.wait()
+    child = Path("/proc", (tmp_path / "pid").read_text(), "cmdline")
+    assert child.read_bytes()
+    done = lab.run(site, *finisher)
+    assert "ended 2 processes that the trial t of process" in done.stderr
+    # Over, and perhaps not waited for by whoever got it.
+    assert not child.exists() or not child.read_bytes()
+    assert site.differences(before) == []
+    assert record(lab)["status"] == "interrupted"
+
+
 def test_another_trial_finishes_the_one_that_died(lab: Lab, site: Site) -> None:
     before = site.picture()
     with dead(lab, site):
