@@ -201,7 +201,8 @@ def test_the_exit_code_is_the_commands_and_a_failed_run_ends_the_trial(
 ) -> None:
     before = site.picture()
     base = ("run", "--name", "t", "--bundle", "b", "--repeat", "3")
-    trial(lab, site, *base, "--", "sh", "-c", command, check=code)
+    done = trial(lab, site, *base, "--json", "--", "sh", "-c", command, check=code)
+    assert done.json["error"]["code"] == "command-failed" and done.json["ok"] is False
     assert site.differences(before) == []
     assert record(lab)["status"] == "failed"
     assert [run["exit"] for run in record(lab)["runs"]] == [code]
@@ -216,8 +217,10 @@ def test_a_command_that_is_not_there_is_told_as_a_shell_does(lab: Lab, site: Sit
 
 def test_a_figure_that_is_not_there_fails_the_run(lab: Lab, site: Site) -> None:
     base = ("run", "--name", "t", "--bundle", "b", "--metric", r"speed=(\d+) tok")
-    done = trial(lab, site, *base, "--", "true", check=1)
+    done = trial(lab, site, *base, "--json", "--", "true", check=1)
     assert "there is no figure speed in the output" in done.stderr
+    assert done.json["error"]["code"] == "trial-failed"
+    assert "there is no figure speed" in done.json["error"]["message"]
     assert record(lab)["status"] == "failed"
 
 

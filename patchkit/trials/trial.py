@@ -401,6 +401,8 @@ class _Course:
             exit_code,
             changed=True,
         )
+        if exit_code:
+            report.data["error"] = self._error()
         report.notes = list(dict.fromkeys([*self._session.notes, *self._notes]))
         with suppress(IndexError):
             last = self._trial.runs[-1]
@@ -409,6 +411,17 @@ class _Course:
                     f"the log of the last run: {os.path.join(self._ledger.folder, last.log)}"
                 )
         return report
+
+    def _error(self) -> dict[str, Any]:
+        """Why the exit code is not 0: the command's may be any, also one of patchkit's own."""
+        runs = self._trial.runs
+        code, why = "trial-failed", "; ".join(self._notes)
+        if self._ended_by is not None:
+            code, why = "interrupted", f"signal {self._ended_by} ended the trial"
+        elif runs and runs[-1].exit:
+            code, why = "command-failed", f"run {len(runs)} ended with exit code {runs[-1].exit}"
+        hint = f"patchkit trial show {self._trial.id}"
+        return {"code": code, "message": why, "hint": hint}
 
 
 _LATER = "the next apply, revert or recover"
