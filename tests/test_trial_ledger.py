@@ -105,6 +105,15 @@ def test_a_later_schema_and_what_is_no_json_are_told_apart() -> None:
 # -- the folder -------------------------------------------------------------------------
 
 
+def test_trials_of_one_second_are_in_the_order_tried(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path))
+    ids = [new_id(name, 1e9 + number / 100) for number, name in enumerate("bcabcabcab")]
+    for one in reversed(ids):
+        ledger.write(whole(id=one, name=one[16:-7]))
+    assert ledger.ids() == ids and [one.id for one in ledger.list().trials] == ids
+    assert ledger.find("a").id == ids[8] and ledger.find("b").id == ids[9]
+
+
 def test_trials_are_listed_in_the_order_tried_and_no_two_have_one_file(tmp_path: Path) -> None:
     ledger = Ledger(str(tmp_path / "new" / "trials"))
     assert not ledger.exists() and ledger.list().trials == []
