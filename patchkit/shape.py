@@ -176,6 +176,10 @@ def _owner(value: Any) -> bool:
     return type(value) is int and -1 <= value < 1 << 32  # -1: whoever runs the command
 
 
+def _texts_or_none(value: Any) -> bool:
+    return value is None or _texts(value)
+
+
 def _texts(value: Any) -> bool:
     return type(value) is list and all(map(_text, value))
 
@@ -295,9 +299,11 @@ _OPERATION = {
     "staged": _staged,
 }  # fmt: skip
 _FOLDERS = [(_root, _path, _mode, _owner, _owner)]
+_BY = {"pid": _number, "host": _text, "where": _texts_or_none, "started": _text_or_none}
 _JOURNAL = {
     "schema": _number,
     "base": _text,
+    "by": _BY,
     "command": _text,
     "state": _sha256_or_none,
     "make": _FOLDERS,
@@ -316,7 +322,7 @@ _TRIAL = {
     "name": _text,
     "record": _absolute,
     "command": _text,
-    "by": {"pid": _number, "host": _text, "started": _text_or_none},
+    "by": _BY,
     "since": _number,
     "bundles": [_BUNDLE],
     "fingerprint": _sha256_or_none,
