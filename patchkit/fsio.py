@@ -9,6 +9,7 @@ Must not know what a bundle or a state is.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import stat
@@ -622,6 +623,18 @@ def check_removable(folder: str, names: Collection[str]) -> None:
     """Raise the :class:`OSError` that :func:`remove_file` would hide."""
     if names and not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+
+
+def try_flock(descriptor: int, how: int) -> bool:
+    """Take a flock(2) lock, if it is free; whether it was.  Raises OSError where the file
+    system has no locks."""
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
 
 
 def names_in(path: str) -> list[str]:

@@ -12,7 +12,6 @@ that lives while nobody else gets a lock on it, whichever host asks.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -22,7 +21,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .errors import Locked, PatchkitError
-from .fsio import Root
+from .fsio import Root, try_flock
 from .here import host, me, where
 from .state import LAUNCH, LAUNCHES, MAX_NOTE, STATE, Home, read_own
 
@@ -31,7 +30,6 @@ from .state import LAUNCH, LAUNCHES, MAX_NOTE, STATE, Home, read_own
 VARIABLE = "PATCHKIT_LAUNCH"
 _POLL = 0.05
 _LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-_BUSY = (errno.EAGAIN, errno.EACCES)
 _ASIDE = ".new"
 #: So many notes may lie there before a launch looks which of them are of the dead.
 _MANY = 8
@@ -87,7 +85,7 @@ def join(home: Home, timeout: float) -> Joined:
             descriptor: int | None = None
             try:
                 descriptor = _open(home, path)
-                while descriptor is not None and not _flock(descriptor, fcntl.LOCK_SH):
+                while descriptor is not None and not try_flock(descriptor, fcntl.LOCK_SH):
                     if time.monotonic() >= deadline:
                         raise Locked("a change of the environment is under way")
                     time.sleep(_POLL)
@@ -147,7 +145,7 @@ def write_note(
             path = f"{LAUNCHES}/{name}"
             # Nobody takes it for one of the dead before it is locked.
             descriptor = root.create_open(f"{path}{_ASIDE}", json.dumps(value).encode())
-            _flock(descriptor, fcntl.LOCK_EX)
+            try_flock(descriptor, fcntl.LOCK_EX)
             root.rename(f"{path}{_ASIDE}", root, path)
             if len(root.names(LAUNCHES)) > _MANY:
                 prune(root, home)
@@ -230,7 +228,7 @@ def prune(root: Root, home: Home) -> None:
 def _is_held(path: str) -> bool:
     descriptor = os.open(path, _LOOK | os.O_NOFOLLOW)
     try:
-        return not _flock(descriptor, fcntl.LOCK_SH)
+        return not try_flock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
 
@@ -264,7 +262,7 @@ class Claim:
                 continue
             self._descriptors.append(descriptor)
             with suppress(OSError):  # without locks nobody can hold one
-                busy = not _flock(descriptor, fcntl.LOCK_EX) or busy
+                busy = not try_flock(descriptor, fcntl.LOCK_EX) or busy
         found = notes(self._home)
         self.in_use = busy or (bool(found) and bool(living(found)))
         if self.in_use and not forced:
@@ -353,13 +351,3 @@ def described(one: dict[str, Any]) -> str:
     count = len(one["processes"])
     more = f", {count} processes" if count > 1 else ""
     return f"process {one['pid']}{elsewhere} since {at}{more}: {one['command']}"
-
-
-def _flock(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _BUSY:
-            return False
-        raise
-    return True

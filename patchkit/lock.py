@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from .errors import Fault, Locked, PatchkitError, Refused
-from .fsio import Root, rewrite
+from .fsio import Root, rewrite, try_flock
 from .here import me, started, where
 from .state import (
     FOLDERS,
@@ -174,10 +174,8 @@ def _try_out(root: Root, home: Home) -> None:
 def _flock(descriptor: int, how: int, home: Home) -> bool:
     """Whether the lock was free.  Raises :class:`Fault` where there are no locks."""
     try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        return try_flock(descriptor, how)
     except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
         raise Fault(
             f"{home.holder} cannot be locked ({error.strerror}), and without a lock two commands"
             " could change it at once",
@@ -185,7 +183,6 @@ def _flock(descriptor: int, how: int, home: Home) -> bool:
             hint="patch it on a file system that has flock(2); on NFS, mount it with locks"
             " (rpc.statd must run)",
         ) from None
-    return True
 
 
 def _leave(root: Root, home: Home) -> bool:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .errors import Locked, PatchkitError
-from .fsio import Root, digest
+from .fsio import Root, digest, try_flock
 from .here import host, me
 from .state import NAME, SCHEMA, TRIAL, TRIAL_SET, BundleEntry, Home, render
 
@@ -68,7 +68,7 @@ def read(home: Home) -> Ongoing | None:
             home.read_trial()  # says what is wrong with it
         raise
     try:
-        alive = not _flock(descriptor, fcntl.LOCK_SH)
+        alive = not try_flock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
     value = home.read_trial()
@@ -128,7 +128,7 @@ def begin(
     descriptor = own.create_open(aside, render(value), synced=True)
     try:
         # It is nobody's dead trial for a moment: it is held before it has its name.
-        _flock(descriptor, fcntl.LOCK_EX)
+        try_flock(descriptor, fcntl.LOCK_EX)
         own.rename(aside, own, TRIAL)
         own.sync_folder(NAME)
     except BaseException:
@@ -205,13 +205,3 @@ def mark(one: Ongoing) -> str | None:
         why = error.message if isinstance(error, PatchkitError) else error.strerror
         return f"the record of the trial is as it was: {one.record}: {why}"
     return None
-
-
-def _flock(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        raise
-    return True

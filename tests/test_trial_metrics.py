@@ -323,7 +323,7 @@ def test_secrets_are_hidden_by_name_by_mark_and_by_entropy(name: str, value: str
         ("CUDA_HOME", "/usr/local/cuda-12.8"),
         ("LD_LIBRARY_PATH", "/opt/nvidia/nsight-systems/2025.1.1/lib:/usr/lib/x86_64-linux-gnu"),
         ("SGLANG_MAX_KEYS", "128"),
-        ("TRITON_CACHE_DIR", "/root/.cache/patchkit/jit/0123456789abcdef/triton"),
+        ("TRITON_CACHE_DIR", "/home/user/.cache/patchkit/jit/0123456789abcdef/triton"),
     ],
 )
 def test_settings_are_shown(name: str, value: str) -> None:

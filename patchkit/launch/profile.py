@@ -22,6 +22,17 @@ class Profile(NamedTuple):
     notes: list[str]
 
 
+def pairs(given: Sequence[str], command: str) -> dict[str, str]:
+    """The settings of ``--env``.  Raises :class:`UsageError`, which names the command's help."""
+    found = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--env {one} is no NAME=VALUE", hint=f"patchkit {command} --help")
+        found[key] = value
+    return found
+
+
 def merged(
     profiles: Sequence[tuple[str, Mapping[str, Any]]],
     environ: Mapping[str, str],

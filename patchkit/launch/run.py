@@ -23,7 +23,7 @@ from patchkit.session import Options, Report, Session
 from patchkit.state import State
 
 from .kernels import own_folders
-from .profile import merged, placed
+from .profile import merged, pairs, placed
 
 _POLL = 0.05
 
@@ -55,7 +55,7 @@ def prepare(options: Options, command: Sequence[str], wishes: Wishes) -> Ready:
     """Everything but the last step.  Raises what refuses; nothing is held then."""
     if not command:
         raise UsageError("there is no command to run", hint="patchkit run -- COMMAND …")
-    given = _pairs(wishes.given)
+    given = pairs(wishes.given, "run")
     session, report, state, joined = _verified(options, wishes)
     if report.exit_code:
         return Ready(report)
@@ -218,16 +218,6 @@ def _not_needed(
     with Pristine(session.env, session.home, state) as view:
         chosen = [choose(view, session.folder, name) for name in names]
     return [(one["name"], one["profile"]) for one in bundle_entries(session.env, chosen)]
-
-
-def _pairs(given: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for one in given:
-        key, equals, value = one.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--env {one} is no NAME=VALUE", hint="patchkit run --help")
-        found[key] = value
-    return found
 
 
 def lines(data: dict[str, Any]) -> list[str]:

@@ -228,10 +228,11 @@ def ab(
 def _conduct(
     settings: Settings, command: tuple[str, ...], own: dict[str, Any], rest: dict[str, Any]
 ) -> int:
+    from patchkit.launch.profile import pairs
+
     from . import deadends
     from .running import Ready
     from .screen import Terminal
-    from .sets import pairs
     from .trial import Wishes, conduct
 
     options = settings.options
@@ -259,7 +260,7 @@ def _conduct(
         only=rest["only"],
         measure=measure,
         append_args=rest["append_args"],
-        given=pairs(rest["given"]),
+        given=pairs(rest["given"], "trial run"),
         ready=ready,
         grace=rest["grace"],
         wanted=_wanted(rest["patterns"], rest["queries"], rest["files"]),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from patchkit.errors import Refused, UsageError
+from patchkit.errors import Refused
 from patchkit.launch.profile import merged
 from patchkit.recording import bundle_entries
 from patchkit.series import Chosen
@@ -63,17 +63,6 @@ def asked(words: Sequence[str]) -> Asked:
         elif word:
             bundles.append(word)
     return Asked(tuple(bundles), settings)
-
-
-def pairs(given: Sequence[str]) -> dict[str, str]:
-    """The settings of ``--env``.  Raises :class:`UsageError`."""
-    found = {}
-    for one in given:
-        key, equals, value = one.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--env {one} is no NAME=VALUE", hint="patchkit trial run --help")
-        found[key] = value
-    return found
 
 
 def tried(session: Session, wanted: Asked, given: Mapping[str, str], *, only: bool) -> Tried:
