@@ -688,8 +688,8 @@ class TestTheRunningInterpreter:
             f"patchkit.{name}"
             for name in ("distributions", "editable", "environment", "fsio", "names", "record")
         }
-        digests = {"hashlib", "_hashlib", "_blake2", "_sha2", "errno"}  # what fsio needs
-        assert later <= own | digests | {"__future__", "binascii", "contextlib", "stat", "time"}
+        basic = {"hashlib", "_hashlib", "_blake2", "_sha2", "errno", "fcntl"}  # what fsio needs
+        assert later <= own | basic | {"__future__", "binascii", "contextlib", "stat", "time"}
 
 
 # --------------------------------------------------------------------------- distributions

@@ -401,14 +401,15 @@ def test_an_editable_checkout_is_ported_to_as_head_has_it(lab: Lab) -> None:
     core = folder / CORE[0]
     (backend,) = folder.glob("**/backend.py")
     core.write_text(core.read_text().replace("second_2 = ", "changed_2 = ", 1))
+    # Of another length: the bytecode of a backend of the same second and size is run as it is.
     backend.write_text(
-        re.sub(r"(gitted-|gitted\\nVersion: )1\.0", r"\g<1>1.1", backend.read_text())
+        re.sub(r"(gitted-|gitted\\nVersion: )1\.0", r"\g<1>1.10", backend.read_text())
     )
     lab.git(folder, "commit", "-qam", "later")
     site = installed_editable(lab, folder, "pip")
     where = ("--offline", "--checkout", folder)
     (outcome,) = lab.json(site, "port", "mine", "--to-installed", *where)["releases"]
-    assert (outcome["state"], outcome["version"]) == ("ported", "1.1")
+    assert (outcome["state"], outcome["version"]) == ("ported", "1.10")
     lab.run(site, "apply", "mine")
     lab.run(site, "verify", "mine")
     assert "changed_2 = " in core.read_text() and CORE[2] in core.read_text()

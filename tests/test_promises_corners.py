@@ -18,6 +18,7 @@ import pytest
 
 from patchkit.compiled import Clock
 from patchkit.errors import Interrupted
+from patchkit.here import me
 from patchkit.model import Assertion
 from patchkit.signals import held
 from patchkit.state import render
@@ -96,6 +97,7 @@ def test_a_kill_is_not_recovered_through_another_folder(lab: Lab, checkout: Path
             {
                 "schema": state["schema"],
                 "base": state["base"],
+                "by": me(),
                 "command": "apply",
                 "state": None,
                 "prefix": None,
