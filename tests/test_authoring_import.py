@@ -232,6 +232,15 @@ def test_a_substitution_becomes_a_patch_with_its_assertions(lab: Lab) -> None:
     assert site.text("acme/table.txt").count("ROW 1") == 10
 
 
+def test_a_substitution_that_leaves_no_python_is_said_to(lab: Lab) -> None:
+    site = lab.site(ACME)
+    fine = lab.run(site, "sed", "mine", ALPHA[0], "s/second_3 = 103$/second_3 = 1030/")
+    assert "does not parse" not in fine.stderr
+    for bundle in ("mine", "other"):  # one is added to, one is made
+        done = lab.run(site, "sed", bundle, BETA[0], "s/two_3 = 103$/two_3 = (103/")
+        assert f"{BETA[0]} does not parse as Python with this change: line " in done.stderr
+
+
 def test_the_assertions_of_a_substitution_see_the_code_alone(lab: Lab) -> None:
     """A list that grows has no old text that would have to go from the def's other line."""
     gate = (

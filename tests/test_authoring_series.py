@@ -115,6 +115,38 @@ def test_commits_are_written_back_as_patches(lab: Lab, site: Site) -> None:
     assert "edit --discard" in stale.stderr
 
 
+def test_discard_says_what_goes_with_the_work_tree(lab: Lab, site: Site) -> None:
+    tree = Path(lab.json(site, "edit", "mine", "--no-shell")["work_tree"])
+    nothing: dict[str, list[str]] = {"commits": [], "changes": []}
+    assert lab.json(site, "edit", "mine", "--discard", "--dry-run")["discarded"] == nothing
+    alpha, beta = tree / ALPHA[0], tree / BETA[0]
+    alpha.write_text(alpha.read_text().replace("second_3 = 1030", "second_3 = 1031"))
+    lab.git(tree, "commit", "-qam", "Refreshed")
+    lab.run(site, "refresh", "mine")
+    assert lab.json(site, "edit", "mine", "--discard", "--dry-run")["discarded"] == nothing
+    alpha.write_text(alpha.read_text().replace("second_3 = 1031", "second_3 = 1032"))
+    lab.git(tree, "commit", "-qam", "Not refreshed")
+    beta.write_text("")
+    planned = lab.run(site, "edit", "mine", "--discard", "--dry-run")
+    assert "would go" in planned.stderr and tree.is_dir()
+    data = lab.json(site, "edit", "mine", "--discard")
+    assert [one.partition(" ")[2] for one in data["discarded"]["commits"]] == ["Not refreshed"]
+    assert data["discarded"]["changes"] == [BETA[0]]
+    assert not tree.exists()
+
+
+def test_what_does_not_parse_any_more_is_said(lab: Lab, site: Site) -> None:
+    tree = Path(lab.json(site, "edit", "mine", "--no-shell")["work_tree"])
+    alpha = tree / ALPHA[0]
+    alpha.write_text(alpha.read_text().replace("second_3 = 1030", "second_3 = (1030"))
+    lab.git(tree, "commit", "-qam", "Half a thought")
+    said = lab.run(site, "refresh", "mine").stderr
+    assert f"{ALPHA[0]} does not parse as Python with this change: line " in said
+    alpha.write_text(alpha.read_text().replace("(1030", "(1030)"))
+    lab.git(tree, "commit", "-qam", "The other half")
+    assert "does not parse" not in lab.run(site, "refresh", "mine").stderr
+
+
 def test_fold_and_split_undo_each_other(lab: Lab, site: Site) -> None:
     first, second, third = series(lab)
     planned = lab.json(site, "fold", "mine", "1", "2", "--dry-run")

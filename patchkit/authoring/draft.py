@@ -24,6 +24,7 @@ from patchkit.writing.headers import Head, patch_names
 
 from . import kernels, place, suggest
 from .scratch import Files, diff_of
+from .unparsed import unparsed
 
 #: Paths in patches begin at the package, behind git's a/ and b/.
 STRIP = 1
@@ -104,6 +105,7 @@ def make(
         paths = patch_names(folder_of(name, piece), [c.head.subject for c in piece.changes])
         made = dict(zip(paths, (change.render() for change in piece.changes), strict=True))
         patches.update(made)
+        notes += _unparsed(piece)
         text = manifests.add_variant(text, piece.distribution, _variant(versions, paths))
         files = tuple(sorted(piece.pristine.items()))
         if files:
@@ -198,6 +200,7 @@ def extend(
     if not with_asserts:
         found = []
     states = {path: state for change in piece.changes for path, state in change.after.items()}
+    notes += _unparsed(piece)
     wrong = outdated(bundle, piece.distribution, piece.version, states, notes)
     text = manifests.drop_assertions(text, wrong)
     text = manifests.add_assertions(text, found)
@@ -206,6 +209,15 @@ def extend(
     files = tuple(sorted(piece.pristine.items()))
     own = Pristine(piece.distribution, versions, (piece.version,), files)
     return revise(folder, name, before, text, made, settings, asserts=found, notes=notes, own=own)
+
+
+def _unparsed(piece: Piece) -> list[str]:
+    before: dict[str, FileState | None] = {}
+    after: dict[str, FileState | None] = {}
+    for change in piece.changes:
+        before = {**change.before, **before}
+        after.update(change.after)
+    return [*unparsed(before, after)]
 
 
 def _further_names(folder: str, bundle: Bundle, piece: Piece, variant: Variant) -> list[str]:

@@ -22,6 +22,7 @@ from patchkit.writing.bundle import Draft, load, revise
 
 from . import draft, place, suggest
 from .base import Base, asked, opened, pick_target, version_of
+from .unparsed import unparsed
 
 
 class Item(NamedTuple):
@@ -130,9 +131,10 @@ def rewritten(
         )
     notes: list[str] = []
     final = _own(work, items, notes)
-    _, touched_before = work.put_on(work.items)
+    old, touched_before = work.put_on(work.items)
     series, touched = work.put_on(final)
     states = {path: series.read(path) for path in {*touched, *touched_before}}
+    notes += unparsed({path: old.read(path) for path in states}, states)
     wrong = draft.outdated(work.bundle, work.base.distribution, work.base.version, states, notes)
     text = manifests.drop_assertions(work.text, wrong)
     kept = [one for number, one in enumerate(work.bundle.asserts) if number not in wrong]

@@ -129,6 +129,7 @@ def refresh(
         raise error.at(bundle=name) from None
     names = next(v.patches for t in made.bundle.targets for v in t.variants if _is_of(t, v, note))
     written = _noted(made.manifest, [Item(one, made.patch(one)) for one in names])
+    written["head"] = commits[-1].name if commits else note["base"]
     if not dry_run:  # first what will be there, so that a kill between the two is no puzzle
         _write_note(path, {**note, "coming": written})
     report = report_of("refresh", folder, made, dry_run=dry_run)
@@ -160,15 +161,18 @@ def _lay_out(work: Work, path: str, files: Sequence[str]) -> dict[str, Any]:
     base = tree.commit(
         {one: work.base.state(one) for one in sorted(wanted)}, f"{label}\n\n{work.base.origin}\n"
     )
-    on = Stack(work.base)
+    top, on = base, Stack(work.base)
     for item in work.items:
         after = on.apply(item.path, item.data, work.strip).after
         head = Head.of(item.data, item.path)
-        tree.commit(after, head.message(), author=_person(head.get("Author")), date=_date(head))
+        top = tree.commit(
+            after, head.message(), author=_person(head.get("Author")), date=_date(head)
+        )
     note = {
         "distribution": work.base.distribution,
         "version": work.base.version,
         "base": base,
+        "head": top,
         **_noted(read_manifest(work.folder, work.bundle.name), work.items),
     }
     _write_note(aside, note)
@@ -244,16 +248,40 @@ def _must_be_the_same(folder: str, name: str, note: Mapping[str, Any]) -> None:
 
 def _discard(folder: str, name: str, path: str, *, dry_run: bool) -> Report:
     there = os.path.isdir(path)
+    commits: list[str] = []
+    changes: list[str] = []
     if there:
-        _read_note(path, name)
+        commits, changes = _unrefreshed(Scratch(path), _read_note(path, name))
         if not dry_run:
             scratch.remove(path)
             scratch.remove_if_bare(os.path.dirname(path))
     report = Report(
-        "edit", {"bundle": name, "folder": folder, "work_tree": None}, changed=there and not dry_run
+        "edit",
+        {
+            "bundle": name,
+            "folder": folder,
+            "work_tree": path if there and dry_run else None,
+            "discarded": {"commits": commits, "changes": changes},
+        },
+        changed=there and not dry_run,
     )
-    report.notes.append(f"the work tree of {name} is gone" if there else f"{name} has no work tree")
+    gone = "would go" if dry_run else "is gone"
+    report.notes.append(f"the work tree of {name} {gone}" if there else f"{name} has no work tree")
+    report.notes += [f"with it a commit that was not refreshed: {one}" for one in commits]
+    report.notes += [f"with it what was in no commit: {one}" for one in changes]
     return report
+
+
+def _unrefreshed(tree: Scratch, note: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """What only the work tree has: the commits since it was laid out or refreshed, as git's
+    one-line log, and the paths that no commit has.  Nothing of a tree that git cannot read."""
+    try:
+        known = note.get("head", note["base"])
+        commits = tree.run("log", "--oneline", "--no-decorate", f"{known}..HEAD").splitlines()
+        status = tree.run("status", "--porcelain", "--untracked-files=normal").splitlines()
+    except PatchkitError:
+        return [], []
+    return commits, [line[3:] for line in status]
 
 
 def _shown(note: Mapping[str, Any]) -> dict[str, Any]:
