@@ -165,6 +165,17 @@ def test_a_change_of_lines_that_say_little_is_no_change_of_blank_lines() -> None
     assert only(ported).data == ("import x\n\n\n" + ours).encode()
 
 
+def test_a_change_of_blank_lines_alone_is_made() -> None:
+    base = "class A:\n\n    def run(self):\n        return 1\n"
+    ours = base.replace("A:\n\n", "A:\n")
+    ported = carried(base, ours, "import x\n\n\n" + base)
+    assert only(ported).data == ("import x\n\n\n" + ours).encode()
+    assert outcomes(carried(base, ours, "import x\n\n\n" + ours)) == ["upstream"]
+    # Of a change that upstream has but for its blank lines, nothing is left to do.
+    more = ours.replace("return 1", "return 2\n")
+    assert outcomes(carried(base, more, base.replace("return 1", "return 2"))) == ["upstream"]
+
+
 def test_numbers_in_names_sort_by_their_value() -> None:
     names = "    is_sm90,\n    is_sm100,\n"
     base = f"from pkg.utils import (\n    cuda,\n{names}    zed,\n)\n"

@@ -106,7 +106,11 @@ class _Merge:
         self.edits = [edit for n, edit in enumerate(self.edits) if n not in overlapping]
 
     def _drop_blank(self) -> None:
-        """Where nothing but blank lines would change, nothing does."""
+        """Where nothing but blank lines would change, nothing does; unless the patch is about
+        nothing else."""
+        own, others = ([x for x in s.lines if x.strip()] for s in (self.ours, self.base))
+        if own == others:
+            return
         if any(line.strip() for edit in self.edits for line in edit.lines) or any(
             line.strip() for edit in self.edits for line in self.theirs.lines[edit.start : edit.end]
         ):
