@@ -176,6 +176,44 @@ def test_a_change_of_blank_lines_alone_is_made() -> None:
     assert outcomes(carried(base, more, base.replace("return 1", "return 2"))) == ["upstream"]
 
 
+def test_a_new_import_sorts_in_also_where_every_neighbour_is_another() -> None:
+    base = "import os\n\nfrom pkg.a import (\n    one, two)\n\nprint(os, one, two)\n"
+    ours = base.replace("two)\n", "two)\nfrom pkg.log import logger\n", 1)
+    theirs = base.replace("pkg.a import (\n    one, two)", "pkg.x import (\n    one,\n    two,\n)")
+    theirs = theirs.replace("from pkg.x", "from pkg.b import zero\nfrom pkg.x")
+    assert (
+        only(carried(base, ours, theirs)).data
+        == theirs.replace("from pkg.x", "from pkg.log import logger\nfrom pkg.x").encode()
+    )
+
+
+RENAMED = """
+class Indexer:
+    def old_name(self, query, weights):
+        lengths = self.metadata.lengths(query)
+        pages = self.metadata.page_table(query)
+        logits = run_the_kernel(query, weights, lengths, pages)
+        return top_of_all_logits(logits)
+
+    def new_name(self, query, weights):
+        return self.old_name(query, weights)
+"""
+
+
+def test_a_def_that_took_a_sibling_s_name_is_not_taken_for_gone_into_a_copy() -> None:
+    """In the release ``old_name`` is called ``new_name``, and another class has the same."""
+    ours = RENAMED.replace("lengths(query)", "lengths(query, padded=True)")
+    body = RENAMED.partition("\n    def new_name")[0].replace("old_name", "new_name")
+    theirs = body.replace("Indexer", "Indexer_before") + "\n" + body
+    ported = carried(RENAMED, ours, theirs)
+    assert only(ported).data is None
+    # Without the copy and the sibling's name it is followed.
+    alone = body.replace("new_name", "free_name")
+    assert only(carried(RENAMED, ours, alone)).data == text(
+        alone.replace("lengths(query)", "lengths(query, padded=True)")
+    )
+
+
 def test_numbers_in_names_sort_by_their_value() -> None:
     names = "    is_sm90,\n    is_sm100,\n"
     base = f"from pkg.utils import (\n    cuda,\n{names}    zed,\n)\n"

@@ -140,6 +140,10 @@ def _module(node: ast.ImportFrom) -> str:
     return "." * node.level + (node.module or "")
 
 
+def _package(node: ast.ImportFrom) -> str:
+    return _module(node).partition(".")[0]
+
+
 def _names(node: ast.ImportFrom) -> list[str]:
     return [f"{a.name} as {a.asname}" if a.asname else a.name for a in node.names]
 
@@ -229,12 +233,15 @@ def _insert(
     module: str,
     names: Sequence[str],
 ) -> ImportEdit | None:
-    """A new import where it sorts, in the run of imports that stands around it in ours; None
-    where theirs has not that run, or not sorted."""
+    """A new import where it sorts, in the run of imports that stands around it in ours, or,
+    where no import of that is left, in the only run of its package; None where theirs has not
+    that run, or not sorted."""
     ours, there = runs
     own = next((run for run in ours if any(_module(node) == module for node in run)), [])
     around = {_module(node) for node in own} - {module}
     found = [run for run in there if any(_module(node) in around for node in run)]
+    if not found:  # all its neighbours went to other modules
+        found = [run for run in there if _package(run[0]) == module.partition(".")[0]]
     if len(found) != 1:
         return None
     run = found[0]
@@ -256,8 +263,7 @@ def _runs(source: Source, scope: str) -> list[list[ast.ImportFrom]]:
     last: ast.stmt | None = None
     for node in _body(source, scope):
         if isinstance(node, ast.ImportFrom):
-            top = _module(node).partition(".")[0]
-            if isinstance(last, ast.ImportFrom) and _module(last).partition(".")[0] == top:
+            if isinstance(last, ast.ImportFrom) and _package(last) == _package(node):
                 runs[-1].append(node)
             else:
                 runs.append([node])

@@ -132,8 +132,11 @@ class Moves:
                 for other, scope in theirs.scopes.items()
                 if other not in base.scopes and scope.kind == base.scopes[name].kind
             ]
-            found = _best(_telling(_body(base, name)), ((_body(theirs, o), o) for o in free))
-            if found is not None and not self._stands_elsewhere(base, name):
+            wanted = _telling(_body(base, name))
+            found = _best(wanted, ((_body(theirs, o), o) for o in free))
+            if found is None or _rivals(wanted, found, base, theirs):
+                continue
+            if not self._stands_elsewhere(base, name):
                 renames[found[1]] = name
         renames.update(_wrapped(base, ours, theirs, renames))
         return renames
@@ -202,6 +205,19 @@ class Moves:
         return next((paths[0] for paths in found.values() if 0 < len(paths) <= _COMMON), None)
 
 
+def _rivals(wanted: Counter[bytes], found: tuple[float, str], base: Source, theirs: Source) -> bool:
+    """Whether a def that has its old name came to hold what is looked for, about as well as
+    the new one that was found does: then it may have gone into that."""
+    for other, scope in theirs.scopes.items():
+        if other not in base.scopes or scope.kind != theirs.scopes[found[1]].kind:
+            continue
+        body = _body(theirs, other)
+        share = _likeness(wanted, body)
+        if share > _SECOND * found[0] and share > _likeness(wanted, _body(base, other)):
+            return True
+    return False
+
+
 def _wrapped(base: Source, ours: Source, theirs: Source, renames: dict[str, str]) -> dict[str, str]:
     """Defs whose body went to a new name, and whose old name is something else now, as when
     ``run`` becomes ``_run`` and a new ``run`` calls it."""
@@ -261,14 +277,7 @@ def _best(
     if not wanted:
         return None
     scores = sorted(
-        (
-            (
-                (wanted & Counter(line.strip() for line in body)).total()
-                / max(wanted.total(), _telling(body).total()),
-                other,
-            )
-            for body, other in candidates
-        ),
+        ((_likeness(wanted, body), other) for body, other in candidates),
         reverse=True,
     )
     if not scores or scores[0][0] < _DEF:
@@ -276,6 +285,11 @@ def _best(
     if len(scores) > 1 and scores[1][0] > _SECOND * scores[0][0]:
         return None
     return scores[0]
+
+
+def _likeness(wanted: Counter[bytes], body: list[bytes]) -> float:
+    there = Counter(line.strip() for line in body)
+    return (wanted & there).total() / max(wanted.total(), _telling(body).total())
 
 
 def _body(source: Source, name: str) -> list[bytes]:
