@@ -14,6 +14,7 @@ from patchkit.trials.ledger import Ledger, interrupt, judged, new_id, now, place
 from patchkit.trials.record import (
     BundleUse,
     Compared,
+    Given,
     Metric,
     RecordError,
     Repository,
@@ -43,6 +44,7 @@ def whole(name: str = "nccl-tree", **changes: Any) -> Trial:
         command=("python", "-c", "print('ü')"),
         measure=("bench",),
         append_args=True,
+        given=Given(("b", "A=1"), (), ("c",), True, {"A": "1"}, 5, "http://h/", "up", 9.5, 3.0),
         environ={"NCCL_ALGO": "Tree"},
         facts={"cuda": "12.8"},
         metrics={"tok/s": Metric("tok/s", "higher")},

@@ -289,6 +289,101 @@ def test_secrets_are_in_no_record(lab: Lab, site: Site) -> None:
     assert record(lab)["environ"]["NCCL_ALGO"] == "Ring"
 
 
+# -- again ------------------------------------------------------------------------------
+
+
+def _again(lab: Lab, site: Site, name: str) -> None:
+    """The command that ``show`` prints, as a shell runs it in another folder."""
+    folder = lab.folder("bin")
+    line = trial(lab, site, "show", name, "--json", cwd=folder).json["again"]
+    shim = folder / "patchkit"
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m patchkit "$@"\n')
+    shim.chmod(0o755)
+    environ = {**lab.child_env, "PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=environ, capture_output=True, check=False
+    )
+    assert done.returncode == 0, (line, done.stderr)
+
+
+def _same(one: dict[str, Any]) -> dict[str, Any]:
+    """Of a record what a trial that is made again has too, but for the words of its sets."""
+    keys = ("name", "kind", "goal", "sets", "command", "measure", "append_args", "metrics")
+    words = ("candidate", "baseline", "applied", "only")
+    found = {key: one[key] for key in (*keys, "confounded")}
+    found["given"] = {key: one["given"][key] for key in one["given"] if key not in words}
+    runs = [(run["set"], run["exit"], run["values"], run["tail"]) for run in one["runs"]]
+    return {**found, "runs": runs}
+
+
+def test_the_command_to_make_a_run_again_makes_the_same_trial(lab: Lab, site: Site) -> None:
+    lab.run(site, "apply", "other")
+    code = "import os, sys\nprint('n', os.environ['X'], sys.argv[1:], 'it''s')"
+    trial(
+        *(lab, site, "run", "--name", "t", "--bundle", "b", "--env", "X=1  2", "--repeat", "2"),
+        *("--goal", "less\nthan 'that'", "--metric", r"n[ms]=n (\d+)", "--grace", "2.5"),
+        *("--append-args", "--", sys.executable, "-c", code, os.fsdecode(b"\xff"), ""),
+    )
+    _again(lab, site, "t")
+    lab.run(site, "revert", "--all")
+    _again(lab, site, "t")  # also where nothing is applied by then
+    first, second, third = (_same(one) for one in records(lab))
+    assert first == second
+    assert {**third, "confounded": None} == first
+
+
+def test_the_command_to_measure_a_server_again_makes_the_same_trial(lab: Lab, site: Site) -> None:
+    code = "import os, time; print('up', os.environ['NCCL_ALGO'], flush=True); time.sleep(99)"
+    trial(
+        *(lab, site, "ab", "--name", "s", "--candidate", "b", "--candidate", "Y=$HOME `x`"),
+        *("--baseline", "Y=", "--confounded", "--env", "NCCL_ALGO=Ring", "--repeat", "1"),
+        *("--ready-pattern", r"^up\b", "--ready-timeout", "77", "--measure", "echo '{\"a\": 1}'"),
+        *("--metric-json", "a[s]=-:a", "--", sys.executable, "-c", code),
+    )
+    _again(lab, site, "s")
+    first, second = records(lab)
+    assert _same(first) == _same(second)
+    assert first["given"]["ready_timeout"] == 77 and first["given"]["repeat"] == 1
+
+
+def test_what_is_hidden_is_named_beside_the_command_and_not_in_it(lab: Lab, site: Site) -> None:
+    trial(
+        *(lab, site, "run", "--name", "t", "--env", "HF_TOKEN=abcdefgh", "--grace", "3"),
+        *("--", "true", "--api-key", "verysecret"),
+    )
+    shown = trial(lab, site, "show", "t")
+    again = next(line for line in shown.stdout.splitlines() if line.startswith("again: "))
+    assert "HF_TOKEN" not in again and "verysecret" not in shown.stdout
+    assert "secrets: to be set or put in first: HF_TOKEN, (hidden)" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--ready-url", "127.0.0.1:30000"),
+        ("--ready-url", "file:///etc/hosts"),
+        ("--ready-url", "http://a b/"),
+        ("--ready-timeout", "nan"),
+        ("--grace", "inf"),
+        ("--ready-pattern", "a{99999999999}"),
+        ("--metric", "x=" + "(" * 2000 + ")" * 2000),
+        ("--metric-json", "x=-:" + "(" * 2000 + "a" + ")" * 2000),
+    ],
+)
+def test_an_option_that_can_never_be_met_is_refused_before_anything_runs(
+    lab: Lab, site: Site, option: tuple[str, str]
+) -> None:
+    trial(lab, site, "run", "--name", "t", *option, "--", "true", check=2)
+    assert not (lab.bundles / "trials").exists()
+
+
+def test_a_bundle_named_twice_or_applied_already_is_one_change(lab: Lab, site: Site) -> None:
+    lab.run(site, "apply", "other")
+    named = ("--bundle", "b", "--bundle", "b", "--bundle", "other")
+    trial(lab, site, "run", "--name", "t", *named, "--", "true")
+    assert record(lab)["confounded"] is None
+
+
 # -- servers ----------------------------------------------------------------------------
 
 SERVER = """

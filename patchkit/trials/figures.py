@@ -30,14 +30,24 @@ _MOST = 256 * 1024 * 1024
 Before = Mapping[str, "tuple[int, int, int] | None"]
 
 
+class Texts(NamedTuple):
+    """The texts of ``--metric``, ``--metric-json`` and ``--read``."""
+
+    metric: tuple[str, ...] = ()
+    metric_json: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+
+
 class Wanted(NamedTuple):
-    """What the command line asks for.  ``files`` are (tool, file); a file ``-`` is the output.
+    """What the command line asks for.  ``files`` are (tool, file); a file ``-`` is the output;
+    ``texts`` are the options as they were given.
 
     Where nothing is asked for, the output of known tools is recognised."""
 
     patterns: tuple[Pattern, ...] = ()
     queries: tuple[Query, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
+    texts: Texts = Texts()
 
     @property
     def is_empty(self) -> bool:

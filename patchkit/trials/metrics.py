@@ -64,11 +64,16 @@ def parse_pattern(text: str) -> Pattern:
     spec = _SPEC.fullmatch(text)
     if spec is None:
         raise ValueError("write NAME=REGEX, or NAME[UNIT]:higher=REGEX")
-    try:
-        regex = re.compile(spec["rest"], re.MULTILINE)
-    except re.error as error:
-        raise ValueError(f"the regular expression is none: {error}") from None
+    regex = expression(spec["rest"], re.MULTILINE)
     return Pattern(spec["name"], spec["unit"], spec["better"] or direction(spec["unit"]), regex)
+
+
+def expression(text: str, flags: int = 0) -> re.Pattern[str]:
+    """A regular expression.  Raises :class:`ValueError` that says what is wrong."""
+    try:
+        return re.compile(text, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"the regular expression is none: {error}") from None
 
 
 def parse_query(text: str) -> Query:
@@ -82,7 +87,7 @@ def parse_query(text: str) -> Query:
 
     try:
         jmespath.compile(path)
-    except jmespath.exceptions.JMESPathError as error:
+    except (jmespath.exceptions.JMESPathError, RecursionError) as error:
         raise ValueError(f"the JMESPath is none: {str(error).splitlines()[0]}") from None
     words = re.findall(r"\w+", path)
     if spec is None:

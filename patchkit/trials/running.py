@@ -24,6 +24,8 @@ from typing import Any, BinaryIO, NamedTuple
 from patchkit.errors import PatchkitError
 from patchkit.processes import describe, pids
 
+from .record import READY_TIMEOUT
+
 #: linux/prctl.h
 _PDEATHSIG, _SUBREAPER = 1, 36
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -44,7 +46,7 @@ class Ready(NamedTuple):
 
     url: str | None = None
     pattern: re.Pattern[str] | None = None
-    timeout: float = 1800.0
+    timeout: float = READY_TIMEOUT
 
     @property
     def is_asked(self) -> bool:
@@ -276,12 +278,13 @@ class _Runner:
 
     def _ask(self, url: str) -> None:
         """In a thread of its own, since an answer may take its time."""
-        from urllib.error import URLError
+        from http.client import HTTPException
         from urllib.request import ProxyHandler, build_opener
 
         ask = build_opener(ProxyHandler({})).open  # a server under test is behind no proxy
         while not self._stop_asking.is_set():
-            with suppress(URLError, OSError, ValueError), ask(url, timeout=_ANSWER) as got:
+            # Something else may answer at first: what is no HTTP is no answer yet.
+            with suppress(OSError, ValueError, HTTPException), ask(url, timeout=_ANSWER) as got:
                 if 200 <= got.status < 300:
                     self._is_ready.set()
                     self._signals.wake_up()

@@ -34,7 +34,7 @@ from patchkit.workflow import begin_trial, end_trial, recover, switch
 from . import private, running
 from .figures import Figures, Wanted, before, figures
 from .ledger import LOGS, Ledger, new_id, now
-from .record import BASELINE, CANDIDATE, Run, SetUse, Trial, as_json
+from .record import BASELINE, CANDIDATE, GRACE, Given, Run, SetUse, Trial, as_json
 from .sets import Asked, Tried, one_change, repository, several, tried
 from .statistics import compare
 
@@ -68,7 +68,7 @@ class Wishes(NamedTuple):
     given: Mapping[str, str] = {}
     keep: bool = False
     ready: running.Ready = running.Ready()
-    grace: float = 30.0
+    grace: float = GRACE
     wanted: Wanted = Wanted()
     goal: str | None = None
 
@@ -106,7 +106,11 @@ def conduct(options: Options, wishes: Wishes, ledger: Ledger, screen: Screen, wa
             _must_verify(session)
             seen = session.home.read_state()
             sets = {CANDIDATE: tried(session, wishes.candidate, wishes.given, only=wishes.only)}
-            confounded = several(wishes.candidate.bundles, wishes.candidate.settings)
+            applied = [] if seen is None else [one["name"] for one in seen["bundles"]]
+            confounded = several(
+                [name for name in wishes.candidate.bundles if name not in applied],
+                wishes.candidate.settings,
+            )
             if wishes.baseline is not None:
                 sets[BASELINE] = tried(session, wishes.baseline, wishes.given, only=wishes.only)
                 confounded = one_change(
@@ -116,7 +120,7 @@ def conduct(options: Options, wishes: Wishes, ledger: Ledger, screen: Screen, wa
             commands = {
                 name: placed(wishes.command, one.arguments, how) for name, one in sets.items()
             }
-            trial = _planned(session, wishes, sets, confounded)
+            trial = _planned(session, wishes, sets, confounded, applied)
             dead_end = warn(trial)
         course = _Course(session, signals, wishes, sets, commands, ledger, screen, trial, seen)
         report = course.run()
@@ -158,7 +162,11 @@ def _must_verify(session: Session) -> None:
 
 
 def _planned(
-    session: Session, wishes: Wishes, sets: Mapping[str, Tried], confounded: str | None
+    session: Session,
+    wishes: Wishes,
+    sets: Mapping[str, Tried],
+    confounded: str | None,
+    applied: Sequence[str],
 ) -> Trial:
     environ = session.options.environ
     return Trial(
@@ -173,9 +181,36 @@ def _planned(
         command=private.command(wishes.command),
         measure=None if wishes.measure is None else private.command(wishes.measure),
         append_args=wishes.append_args,
+        given=_given(session, wishes, applied),
         environ=private.environment({**environ, **wishes.given}, wishes.given),
         facts=facts_of(session),
         confounded=confounded,
+    )
+
+
+def _given(session: Session, wishes: Wishes, applied: Sequence[str]) -> Given:
+    """What was asked for, without secrets."""
+    known = private.secrets({**session.options.environ, **wishes.given})
+    ready, texts, cwd = wishes.ready, wishes.wanted.texts, session.options.cwd
+
+    def told(words: Sequence[str]) -> tuple[str, ...]:
+        return tuple(private.text(word, known) for word in words)
+
+    return Given(
+        candidate=wishes.candidate.words(),
+        baseline=() if wishes.baseline is None else wishes.baseline.words(),
+        applied=tuple(applied),
+        only=wishes.only,
+        environ={key: private.clean(key, value) for key, value in wishes.given.items()},
+        repeat=wishes.repeat,
+        ready_url=None if ready.url is None else private.command((ready.url,))[0],
+        ready_pattern=None if ready.pattern is None else told((ready.pattern.pattern,))[0],
+        ready_timeout=ready.timeout,
+        grace=wishes.grace,
+        metric=told(texts.metric),
+        metric_json=told(texts.metric_json),
+        read=texts.read,
+        cwd=os.path.abspath(cwd) if cwd else None,
     )
 
 
