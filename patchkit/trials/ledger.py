@@ -74,8 +74,9 @@ class Ledger:
 
     def ids(self) -> list[str]:
         """The ids of all records, in the order in which they were made."""
-        names = names_in(self.folder)
-        return sorted((x[: -len(_END)] for x in names if x.endswith(_END)), key=_order)
+        # A name that begins with a dot is an editor's, or a file system's own.
+        names = (x for x in names_in(self.folder) if x.endswith(_END) and not x.startswith("."))
+        return sorted((x[: -len(_END)] for x in names), key=_order)
 
     def list(self, keep: Callable[[bytes], bool] | None = None) -> Listed:
         """Every trial; ``keep`` looks at the bytes first, since it costs less to pass one over

@@ -219,6 +219,11 @@ def parse(data: bytes, place: str) -> Trial:
     return _trial(value)
 
 
+def is_record(value: Any, identifier: str) -> bool:
+    """Whether an object that was read is the record of this trial, in every key."""
+    return _fits(value, _TRIAL) and value["id"] == identifier
+
+
 def _trial(value: dict[str, Any]) -> Trial:
     rest = {key: item for key, item in value.items() if key != "schema"}
     rest["sets"] = {

@@ -214,7 +214,7 @@ def _write(path: str, text: str) -> None:
     folder, name = os.path.split(os.path.abspath(path))
     root = Root(folder)
     try:
-        root.replace(name, text.encode("utf-8", "surrogateescape"))
+        root.replace(name, text.encode("utf-8", "backslashreplace"))
     finally:
         root.close()
 
