@@ -21,7 +21,7 @@ CANDIDATE, BASELINE = "candidate", "baseline"
 #: Seconds that a server may take to become ready, and from SIGTERM to SIGKILL, unless said.
 READY_TIMEOUT, GRACE = 1800.0, 30.0
 #: The largest figure; what is beyond it is no number, or no number that JSON has.
-_LARGEST = 1.7976931348623157e308
+LARGEST = 1.7976931348623157e308
 _ID = re.compile(r"[0-9]{8}-[0-9]{6}-[A-Za-z0-9][A-Za-z0-9._-]*-[0-9a-f]{6}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z")
@@ -304,7 +304,7 @@ def _flag(value: Any) -> bool:
 
 def _number(value: Any) -> bool:
     # Also for an int that no float holds.
-    return type(value) in (int, float) and -_LARGEST <= value <= _LARGEST
+    return type(value) in (int, float) and -LARGEST <= value <= LARGEST
 
 
 def _count(value: Any) -> bool:

@@ -23,7 +23,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 from patchkit.errors import PatchkitError
 from patchkit.processes import describe, pids
+from patchkit.signals import TooLong, time_limit
 
+from .metrics import as_seen
 from .record import READY_TIMEOUT
 
 #: linux/prctl.h
@@ -38,6 +40,8 @@ _UNKILLABLE = 30.0
 #: The most of the output that is kept in memory for metrics; the log has all of it.
 _KEPT = 64 * 1024 * 1024
 _TAIL_LINES, _TAIL_BYTES = 20, 4096
+#: The most of one line, and the seconds, in which the pattern of a ready server is looked for.
+_LINE, _SEARCH = 1 << 20, 10.0
 
 
 class Ready(NamedTuple):
@@ -151,6 +155,7 @@ class _Runner:
         self._open: set[int] = set()
         self._output = bytearray()
         self._line = b""
+        self._given_up: str | None = None
         self._ended: dict[int, int] = {}
         self._peak: int | None = None
         self._groups: list[int] = []
@@ -253,13 +258,16 @@ class _Runner:
 
         def done() -> bool:
             self._loading((time.monotonic() - began, ready.timeout))
-            return self._is_ready.is_set() or server in self._ended
+            over = self._given_up is not None or server in self._ended
+            return over or self._is_ready.is_set()
 
         self._until(done, deadline)
         self._loading(None)
         self._stop_asking.set()
         if self._is_ready.is_set() or self._signal is not None:
             return 0, None
+        if self._given_up is not None:
+            return TOO_LONG, self._given_up
         code = self._ended.get(server)
         if code is not None:
             return code or 1, f"it ended with exit code {code} before it was ready"
@@ -348,11 +356,23 @@ class _Runner:
             del self._output[:-_KEPT]
         pattern = self._job.ready.pattern
         if is_server and pattern is not None and not self._is_ready.is_set():
-            # A line may come in parts; one that is not over yet counts as well.
-            *lines, self._line = (self._line + data)[-(1 << 20) :].split(b"\n")
-            if any(pattern.search(x.decode("utf-8", "replace")) for x in (*lines, self._line)):
-                self._is_ready.set()
+            self._look(pattern, data)
         return True
+
+    def _look(self, pattern: re.Pattern[str], data: bytes) -> None:
+        """Whether what was said makes the server ready."""
+        # A line may come in parts; one that is not over yet counts as well.
+        data = (self._line + data)[-_LINE:]
+        self._line = data[data.rfind(b"\n") + 1 :]
+        lines = as_seen(data.decode("utf-8", "replace")).split("\n")
+        try:
+            with time_limit(_SEARCH):
+                found = any(map(pattern.search, lines))
+        except TooLong:
+            self._given_up = "the search for --ready-pattern takes too long"
+        else:
+            if found:
+                self._is_ready.set()
 
     def _drain(self) -> None:
         """What was said before the end, and is not read yet."""
@@ -437,9 +457,10 @@ def _exit_code(status: int) -> int:
 
 
 def _tail(text: str) -> tuple[str, ...]:
-    """The last lines, for the record."""
-    lines = text[-_TAIL_BYTES:].splitlines()
-    return tuple(lines[-_TAIL_LINES:])
+    """The last lines, for the record; whole ones, since half of a secret is known to nobody."""
+    cut = len(text) > _TAIL_BYTES
+    lines = as_seen(text[-_TAIL_BYTES:]).splitlines()
+    return tuple((lines[1:] if cut and len(lines) > 1 else lines)[-_TAIL_LINES:])
 
 
 def _libc() -> Any:

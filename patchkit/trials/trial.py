@@ -190,7 +190,7 @@ def _planned(
 
 def _given(session: Session, wishes: Wishes, applied: Sequence[str]) -> Given:
     """What was asked for, without secrets."""
-    known = private.secrets({**session.options.environ, **wishes.given})
+    known = _secrets(session, wishes)
     ready, texts, cwd = wishes.ready, wishes.wanted.texts, session.options.cwd
 
     def told(words: Sequence[str]) -> tuple[str, ...]:
@@ -212,6 +212,16 @@ def _given(session: Session, wishes: Wishes, applied: Sequence[str]) -> Given:
         read=texts.read,
         cwd=os.path.abspath(cwd) if cwd else None,
     )
+
+
+def _secrets(session: Session, wishes: Wishes) -> list[str]:
+    """What no text of the record may have in it."""
+    settings = dict(wishes.candidate.settings)
+    if wishes.baseline is not None:
+        settings.update(wishes.baseline.settings)
+    variables = [session.options.environ, wishes.given, settings]
+    found = [value for one in variables for value in private.secrets(one)]
+    return [*found, *private.secrets({}, wishes.command, wishes.measure or ())]
 
 
 class _Course:
@@ -240,7 +250,7 @@ class _Course:
         self._trial = trial
         self._before: list[Chosen] = []
         self._fingerprint: str | None = None
-        self._secrets = private.secrets({**session.options.environ, **wishes.given})
+        self._secrets = _secrets(session, wishes)
         self._exit = 0
         self._ended_by: int | None = None
         self._notes: list[str] = []
@@ -374,7 +384,7 @@ class _Course:
             outcome.peak_memory_bytes,
             found.values,
             path,
-            tuple(private.text(line, self._secrets) for line in outcome.tail),
+            tuple(private.output(line, self._secrets) for line in outcome.tail),
         )
         return run, problem
 
