@@ -30,7 +30,10 @@ from .record import READY_TIMEOUT
 
 #: linux/prctl.h
 _PDEATHSIG, _SUBREAPER = 1, 36
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Signals that end a trial; those that the command alone is told; and those held in all.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_TOLD = (signal.SIGUSR1, signal.SIGUSR2)
+_PASSED_ON = (*_ENDING, *_TOLD, signal.SIGTSTP)
 #: Exit code of a command that took too long, as timeout(1) has it.
 TOO_LONG = 124
 #: Seconds between two questions to a URL, for one answer, and between looks at what is to end.
@@ -73,7 +76,8 @@ class Job(NamedTuple):
 
 class Outcome(NamedTuple):
     """How a run ended.  ``exit`` is as a shell has it, of ``--measure`` where there is one;
-    ``signal`` came to patchkit itself; ``problem`` says why a run is none.
+    ``signal`` came to patchkit itself; ``problem`` says why a run is none, ``lost`` why the log
+    lacks something.
 
     ``peak_memory_bytes``: the largest resident set that any one process of the command had, as
     the kernel says it at its end (``ru_maxrss``); several processes are not added up.
@@ -87,6 +91,7 @@ class Outcome(NamedTuple):
     tail: tuple[str, ...]
     signal: int | None = None
     problem: str | None = None
+    lost: str | None = None
 
 
 Echo = Callable[[bytes], None]
@@ -108,7 +113,7 @@ def run(job: Job, log: BinaryIO, echo: Echo, loading: Loading) -> Outcome:
 
 
 class _Signals:
-    """SIGINT, SIGTERM and SIGHUP are noted, and wake up who waits, as the end of a child does."""
+    """Signals are noted, and wake up who waits, as the end of a child does."""
 
     def __init__(self) -> None:
         self.came: list[int] = []
@@ -156,6 +161,7 @@ class _Runner:
         self._output = bytearray()
         self._line = b""
         self._given_up: str | None = None
+        self._lost: str | None = None
         self._ended: dict[int, int] = {}
         self._peak: int | None = None
         self._groups: list[int] = []
@@ -211,6 +217,7 @@ class _Runner:
             _tail(text),
             self._signal,
             problem,
+            self._lost,
         )
 
     # -- steps ------------------------------------------------------------------------
@@ -312,6 +319,7 @@ class _Runner:
             self._step(left)
             if self._signals.came:
                 self._pass_on()
+            if self._signal is not None:
                 self._over = time.monotonic() + self._job.grace
                 self._until_signal(done, self._over)
                 return
@@ -325,9 +333,22 @@ class _Runner:
     def _pass_on(self) -> None:
         came, self._signals.came[:] = list(self._signals.came), []
         for signum in came:
-            self._signal = self._signal or signum
+            if signum == signal.SIGTSTP:
+                self._pause()
+                continue
+            if signum in _ENDING:
+                self._signal = self._signal or signum
             for group in self._groups:
                 _kill(group, signum, group=True)
+
+    def _pause(self) -> None:
+        """Stop with the command, and go on with it.  By SIGSTOP: the kernel drops a SIGTSTP to
+        a group that has nobody in the session of the terminal."""
+        for group in self._groups:
+            _kill(group, signal.SIGSTOP, group=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        for group in self._groups:
+            _kill(group, signal.SIGCONT, group=True)
 
     def _step(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
@@ -348,8 +369,10 @@ class _Runner:
             self._open.discard(descriptor)
             os.close(descriptor)
             return False
-        with suppress(OSError):  # a full disk must not end what is measured
+        try:
             self._log.write(data)
+        except OSError as error:  # a full disk must not end what is measured
+            self._lost = self._lost or error.strerror
         self._echo(data)
         self._output += data
         if len(self._output) > 2 * _KEPT:
@@ -404,9 +427,10 @@ class _Runner:
             deadline = time.monotonic() + grace
             while self._left() and time.monotonic() < deadline:
                 self._step(_LOOK)
-                if self._signals.came:  # somebody is impatient
-                    self._signal = self._signal or self._signals.came[0]
-                    self._signals.came.clear()
+                came, self._signals.came[:] = list(self._signals.came), []
+                ending = [signum for signum in came if signum in _ENDING]
+                if ending:  # somebody is impatient
+                    self._signal = self._signal or ending[0]
                     break
         deadline = time.monotonic() + _UNKILLABLE
         while left := self._left():

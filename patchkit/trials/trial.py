@@ -33,6 +33,7 @@ from patchkit.workflow import begin_trial, end_trial, recover, switch
 
 from . import private, running
 from .figures import Figures, Wanted, before, figures
+from .keeper import Keeper
 from .ledger import LOGS, Ledger, new_id, now
 from .record import BASELINE, CANDIDATE, GRACE, Given, Run, SetUse, Trial, as_json
 from .sets import Asked, Tried, one_change, repository, several, tried
@@ -263,15 +264,19 @@ class _Course:
         try:
             try:
                 self._ledger.write(self._trial)
+                self._ledger.reserve(self._trial.id, len(self._sets) * self._wishes.repeat)
             except BaseException:
                 end_trial(self._session, _Patient())
                 raise
+            keeper = Keeper(self._trial.id)
             try:
                 self._runs()
             except BaseException as error:
                 status = "interrupted" if isinstance(error, Interrupted) else "failed"
                 self._put_back(status)
                 raise
+            finally:
+                keeper.dismiss()
             self._put_back(self._status())
         finally:
             os.close(descriptor)
@@ -368,6 +373,8 @@ class _Course:
         finally:
             joined.leave()
         self._ended_by = outcome.signal
+        if outcome.lost is not None:
+            self._notes.append(f"the log of run {number} is not whole: {outcome.lost}")
         found = Figures({}, {}, [])
         if outcome.signal is None and outcome.problem is None and outcome.exit == 0:
             found = figures(wishes.wanted, outcome.output, options.cwd, marks)
@@ -417,6 +424,7 @@ class _Course:
                 # What is not recorded is lost; what is applied must not be left as it is for it.
                 self._notes.append(f"the record could not be written: {translate(error).message}")
                 self._exit = self._exit or Fault.exit_code
+            self._ledger.release(self._trial.id)
             end_trial(self._session, options.signals)
         except PatchkitError as error:
             error.detail = (
