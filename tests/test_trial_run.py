@@ -453,6 +453,15 @@ def test_a_pattern_without_end_does_not_keep_a_server_waiting(
     assert outcome.problem == "the search for --ready-pattern takes too long"
 
 
+def test_of_an_output_without_end_the_log_has_all_and_the_figures_the_last(tmp_path: Path) -> None:
+    words = ["sh", "-c", "head -c 30000000 /dev/zero; echo; echo n 5"]
+    job = running.Job(words, None, os.environ, str(tmp_path), running.Ready(), 1.0)
+    with open(tmp_path / "log", "wb", buffering=0) as log:
+        outcome = running.run(job, log, lambda data: None, lambda at: None)
+    assert (tmp_path / "log").stat().st_size == 30_000_005
+    assert len(outcome.output) <= 8 << 20 and outcome.output.endswith("\nn 5\n")
+
+
 def test_a_log_that_does_not_fit_is_said_and_the_figures_are_whole(tmp_path: Path) -> None:
     job = running.Job(["echo", "n 5"], None, os.environ, str(tmp_path), running.Ready(), 1.0)
     with open("/dev/full", "ab", buffering=0) as log:

@@ -40,11 +40,12 @@ TOO_LONG = 124
 _ASK, _ANSWER, _LOOK = 0.2, 5.0, 0.05
 #: Seconds that a process may take to die of SIGKILL.
 _UNKILLABLE = 30.0
-#: The most of the output that is kept in memory for metrics; the log has all of it.
-_KEPT = 64 * 1024 * 1024
+#: The most of the output that is kept for figures, from its end, where a table stands; the log has
+#: all of it.  The readers of tables go through a hundredfold of a usual output in a second.
+_KEPT = 8 * 1024 * 1024
 _TAIL_LINES, _TAIL_BYTES = 20, 4096
 #: The most of one line, and the seconds, in which the pattern of a ready server is looked for.
-_LINE, _SEARCH = 1 << 20, 10.0
+_LINE, _SEARCH = 1 << 17, 10.0
 
 
 class Ready(NamedTuple):
@@ -207,7 +208,7 @@ class _Runner:
         self._drain()
         if self._signal is not None:
             code, problem = 128 + self._signal, None
-        text = self._output.decode("utf-8", "replace")
+        text = self._output[-_KEPT:].decode("utf-8", "replace")
         return Outcome(
             code,
             seconds,
