@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from packaging.specifiers import InvalidSpecifier, Specifier
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from .errors import Refused
 from .names import normalise
@@ -386,8 +386,10 @@ def _compared(left: str, operator: str, right: str) -> bool | None:
         if other is not None and operator in _ORDERED:
             right = other.public  # a local label has no place in an order (PEP 440)
         try:
-            return Specifier(operator + right).contains(version, prereleases=True)
-        except InvalidSpecifier:  # the other side is no release
+            # "=12.8" would make another operator of it.
+            if not right.lstrip().startswith("="):
+                return Specifier(operator + right).contains(version, prereleases=True)
+        except ValueError:  # the other side is no release
             pass
     if operator in _ORDERED:
         return None
@@ -410,7 +412,7 @@ def _contained(left: str, right: str) -> bool:
 def _version(text: str) -> Version | None:
     try:
         return Version(text)
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, and a number of thousands of digits
         return None
 
 

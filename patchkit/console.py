@@ -111,7 +111,10 @@ def print_json(value: dict[str, Any]) -> None:
 
 def to_stdout(text: str) -> None:
     """Bytes that are no UTF-8 come out as they went in."""
-    data = (text + "\n").encode("utf-8", "surrogateescape")
+    try:
+        data = (text + "\n").encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half of a pair, as JSON can hold one
+        data = (text + "\n").encode("utf-8", "backslashreplace")
     if sys.stdout is None:  # started with a closed standard output (>&-)
         return
     try:

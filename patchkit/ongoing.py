@@ -163,7 +163,7 @@ def refusal(one: Ongoing) -> Locked:
     )
 
 
-def end_left(one: Ongoing, check: Callable[[], None]) -> int:
+def end_left(identifier: str, check: Callable[[], None]) -> int:
     """End the processes of this host that a dead trial left running; how many there were.
 
     They are known by its id in their environment.  The kernel ended the command itself with the
@@ -177,7 +177,7 @@ def end_left(one: Ongoing, check: Callable[[], None]) -> int:
     seen: set[int] = set()
     began = time.monotonic()
     while time.monotonic() < began + _GRACE + _UNKILLABLE:
-        left = set(carrying(VARIABLE, [one.id]).get(one.id, ())) - spared
+        left = set(carrying(VARIABLE, [identifier]).get(identifier, ())) - spared
         if not left:
             break
         late = time.monotonic() >= began + _GRACE

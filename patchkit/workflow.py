@@ -614,7 +614,7 @@ class _Work:
 
     def end_left(self, one: ongoing.Ongoing, notes: list[str]) -> None:
         """Nothing of a dead trial is to go on with files that change under it."""
-        count = ongoing.end_left(one, self._signals.check)
+        count = ongoing.end_left(one.id, self._signals.check)
         if count:
             notes.append(f"ended {count} processes that the {one.described()} left")
 

@@ -242,3 +242,12 @@ def test_any_text_is_a_condition_or_an_error_with_a_place(text: str) -> None:
     except ConditionError as error:
         column = error.column
     assert 1 <= column <= len(text) + 1
+
+
+@pytest.mark.parametrize("text", ['cuda >= "13"', 'cuda == "13"', 'cuda in "13, 14"'])
+def test_a_release_of_thousands_of_digits_is_none(text: str) -> None:
+    assert parse(text).holds({"cuda": "9" * 5000}) in (None, False)
+
+
+def test_a_text_cannot_make_another_operator() -> None:
+    assert parse('cuda == "=12.8"').holds({"cuda": "12.8"}) is False

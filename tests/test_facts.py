@@ -386,6 +386,8 @@ def _nowhere(folder: Path) -> system.Roots:
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "NVML ended with code -11"),
         ("raise NVMLError('Driver Not Loaded')", "NVML: Driver Not Loaded"),
         ("raise ImportError('x')", "NVML ended with code 1"),
+        ("import os; os.write(1, b'[]'); os._exit(0)", "NVML ended with code 0"),
+        ("import os; os.write(1, b'[' * 60000); os._exit(0)", "NVML ended with code 0"),
     ],
 )
 def test_a_driver_that_hangs_or_crashes_takes_nothing_with_it(
@@ -440,6 +442,9 @@ def _site(tmp_path: Path, *infos: str) -> Environment:
     return Environment(str(folder), (str(folder),), is_root=True)
 
 
+HEADER = "#define CUDA_VERSION 12080\n"
+
+
 def _home(folder: Path, files: dict[str, str]) -> Path:
     for name, text in {"bin/nvcc": "", **files}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -453,6 +458,9 @@ def _home(folder: Path, files: dict[str, str]) -> Path:
     [
         ({"version.json": '{"cuda": {"name": "CUDA SDK", "version": "12.8.1"}}'}, "12.8"),
         ({"version.json": "{", "include/cuda.h": "#define CUDA_VERSION 12080\n"}, "12.8"),
+        ({"version.json": '{"cuda": {"version": 12.8}}', "include/cuda.h": HEADER}, "12.8"),
+        ({"version.json": '{"cuda": {"version": "x"}}', "include/cuda.h": HEADER}, "12.8"),
+        ({"version.json": "[" * 100_000, "include/cuda.h": HEADER}, "12.8"),
         ({"include/cuda_runtime_api.h": "/**/\n#define CUDART_VERSION  13000\n"}, "13.0"),
         ({"bin/nvcc": "#!/bin/sh\necho 'Cuda compilation tools, release 12.9, V12.9.41'"}, "12.9"),
     ],
@@ -464,6 +472,16 @@ def test_the_toolkit_tells_its_release_by_its_own_files(
     found, remark = toolkit.find_toolkit(_site(tmp_path), {"CUDA_HOME": str(home), "PATH": ""})
     assert found == Toolkit(version, "CUDA_HOME", str(home / "bin" / "nvcc"))
     assert remark is None
+
+
+@pytest.mark.parametrize("body", ["yes release", "cat; echo release 12.9 & sleep 100", "exec >&-"])
+def test_an_nvcc_that_never_ends_is_left_alone(
+    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolkit, "_TIMEOUT", 0.2)
+    home = _home(tmp_path / "cuda", {"bin/nvcc": f"#!/bin/sh\nPATH=/usr/bin:/bin\n{body}\n"})
+    found, _ = toolkit.find_toolkit(_site(tmp_path), {"CUDA_HOME": str(home), "PATH": ""})
+    assert (found is None or found.source != "CUDA_HOME") or found.version == "12.9"
 
 
 def test_the_toolkit_is_looked_for_where_a_jit_does(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,12 @@ from typing import Any
 import pytest
 
 from patchkit.errors import Refused, UsageError
+from patchkit.fsio import Root
 from patchkit.trials.ledger import Ledger, interrupt, judged, new_id, now, place
 from patchkit.trials.record import (
     BundleUse,
     Compared,
+    Given,
     Metric,
     RecordError,
     Repository,
@@ -43,6 +47,7 @@ def whole(name: str = "nccl-tree", **changes: Any) -> Trial:
         command=("python", "-c", "print('ü')"),
         measure=("bench",),
         append_args=True,
+        given=Given(("b", "A=1"), (), ("c",), True, {"A": "1"}, 5, "http://h/", "up", 9.5, 3.0),
         environ={"NCCL_ALGO": "Tree"},
         facts={"cuda": "12.8"},
         metrics={"tok/s": Metric("tok/s", "higher")},
@@ -52,6 +57,27 @@ def whole(name: str = "nccl-tree", **changes: Any) -> Trial:
         verdict=Verdict("win", "faster", None, 'cuda >= "13"', now(2), "me"),
     )
     return trial._replace(**changes)
+
+
+def test_the_last_form_of_a_record_has_room_kept_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, one = Ledger(str(tmp_path)), whole()
+    ledger.write(one._replace(status="running"))
+    ledger.reserve(one.id, 3)
+    (kept,) = (tmp_path / "logs" / one.id).iterdir()
+    assert kept.stat().st_blocks * 512 > 32 * 1024
+    replace = Root.replace
+
+    def full(root: Root, path: str, data: bytes) -> None:
+        if kept.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        replace(root, path, data)
+
+    monkeypatch.setattr(Root, "replace", full)
+    ledger.write(one)
+    assert ledger.read(one.id).status == "finished"
+    assert not kept.parent.exists() and not ledger.release(one.id)
 
 
 def test_a_record_comes_back_as_it_was_written() -> None:

@@ -7,13 +7,16 @@ every number in them is this project's own.
 from __future__ import annotations
 
 import json
+import random
+import string
 from pathlib import Path
 
 import pytest
 
-from patchkit.trials import private
+from patchkit.trials import metrics, private
 from patchkit.trials.figures import Wanted, before, figures
 from patchkit.trials.metrics import (
+    READERS,
     Figure,
     by_pattern,
     by_query,
@@ -255,6 +258,9 @@ def test_the_output_of_known_tools_is_recognised_and_nothing_else_is() -> None:
         (r"a[points]:lower=(\d+)", "7", Figure(7, "points", "lower")),
         (r"a:higher=([-\d]+)", "-7", Figure(-7, None, "higher")),
         (r"a=(\w+)", "none", None),
+        (r"a=(\S+)", "12,5", None),  # twelve and a half to some
+        (r"a=(.+)", "5, and 6", Figure(5)),
+        (r"a=(\S+)", "1e400", None),
         (r"a=b", "", None),
     ],
 )
@@ -279,6 +285,52 @@ def test_a_metric_by_a_jmespath() -> None:
         assert by_query(named, value) is None
     assert parse_query("out.json:metrics.ttft").name == "ttft"
     assert last_object('{"a": 1}\n{broken}\ntext') == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("a", {"a": 10**400}),
+        ("a[::0]", {"a": [1]}),
+        ("max_by(a, &b)", {"a": [{"b": 1}, {"b": "x"}]}),
+        ("sum(a)", {"a": ["x"]}),
+    ],
+)
+def test_a_jmespath_that_fails_on_what_is_there_gives_no_figure(path: str, value: object) -> None:
+    assert by_query(parse_query(f"x=-:{path}"), value) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' + "[" * 100_000,
+        '{"duration": ' + "9" * 400 + "}",
+        '{"duration": ' + "9" * 5000 + "}",
+        "# Avg bus bandwidth : e",
+        "Prefill. latency: 1..2 s, throughput: ... token/s",
+        "batch size: 1\ninput throughput: 1 tok/s\nlatency: . s\n",
+        'Metric,avg\n"' + "x" * 200_000 + '",1\n',
+    ],
+)
+def test_an_output_that_is_broken_ends_no_reader(text: str) -> None:
+    for tool in READERS:
+        read(tool, text)
+    last_object(f"{text}]}}")
+
+
+def test_a_pattern_is_looked_for_in_what_a_person_sees() -> None:
+    said = "\x1b]0;title\x07  50%|##  |\r100%|####|\r"
+    said += "\x1b[32mspeed:\x1b[0m \x1b[1m89.5\x1b[0m tok/s\r\n"
+    wanted = Wanted(patterns=(parse_pattern(r"a=^speed: ([\d.]+) tok/s$"),))
+    assert figures(wanted, said, "/", {}).values == {"a": 89.5}
+
+
+def test_a_pattern_that_takes_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_SEARCH", 0.1)
+    wanted = Wanted(patterns=(parse_pattern("a=(x+)+$"), parse_pattern(r"b=v (\d+)")))
+    found = figures(wanted, "v 3\n" + "x" * 40 + "!", "/", {})
+    assert found.values == {"b": 3.0}
+    assert found.problems == ["the search for a was given up: its pattern takes too long"]
 
 
 def test_lines_that_a_run_appends_are_its_own(tmp_path: Path) -> None:
@@ -307,6 +359,11 @@ def test_lines_that_a_run_appends_are_its_own(tmp_path: Path) -> None:
         ("NCCL_PASSWORD", "words of it"),
         ("VLLM_X", "hf_abcdefghijklmnopqrstuv"),
         ("VLLM_X", "c2VjcmV0IGtleSBmb3IgdGVzdHM0NTY3ODkw"),
+        ("VLLM_DB_PWD", "hunter2"),
+        ("VLLM_MYPASSWORD", "hunter2"),
+        ("HF_GITHUB_PAT", "hunter2"),
+        ("VLLM_TOKEN_2", "hunter2"),
+        ("VLLM_WEBHOOK", "https://hooks.example/services/T0/B0/abc"),
         ("VLLM_X", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"),
     ],
 )
@@ -323,6 +380,10 @@ def test_secrets_are_hidden_by_name_by_mark_and_by_entropy(name: str, value: str
         ("CUDA_HOME", "/usr/local/cuda-12.8"),
         ("LD_LIBRARY_PATH", "/opt/nvidia/nsight-systems/2025.1.1/lib:/usr/lib/x86_64-linux-gnu"),
         ("SGLANG_MAX_KEYS", "128"),
+        ("CUDA_VISIBLE_DEVICES", "GPU-8f6d1b9e-3c2a-4b57-9e1f-aa0bb1c2d3e4"),
+        ("SGLANG_TOKEN_STEP", "2 4"),
+        ("VLLM_KEY", "auto"),
+        ("HF_HOME", "/data/Models_2025_Q3_Release_Cache01"),
         ("TRITON_CACHE_DIR", "/home/user/.cache/patchkit/jit/0123456789abcdef/triton"),
     ],
 )
@@ -341,6 +402,7 @@ def test_what_does_not_matter_is_left_out_unless_it_was_given() -> None:
         ("env", "API_KEY=open sesame", "python", "x.py"),
         ("sh", "-c", "export MY_TOKEN='open sesame'; exec serve --tp 8"),
         ("sh", "-c", "serve --tp 8 --api-key sesame"),
+        ("curl", "-u", "me:sesame", "http://host/?tp=8"),
         ("curl", "-H", "Authorization: Bearer sesame", "http://host/?tp=8"),
         ("curl", "http://host/v1?tp=8&token=sesame"),
     ],
@@ -358,6 +420,39 @@ def test_what_is_no_secret_stays_in_a_command() -> None:
         *("--model-path=/models/Kimi-K2.5-INT4", "sh", "-c", "a=b; serve --tp 8 http://host:80/x"),
     )
     assert private.command(words) == words
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B-AWQ",
+        "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8",
+        "nvidia/Llama-3_3-Nemotron-Super-49B-v1",
+        "ShareGPT_V3_unfiltered_cleaned_split.json",
+    ],
+)
+def test_the_name_of_a_model_is_no_secret(model: str) -> None:
+    revision = "5f0b02c75b57c5855da9ae460ce51323ea669d8a"
+    words = (
+        *("serve", "--model-path", model, f"--model={model}", "--revision", revision),
+        *("--speculative-token-map", "thunlp/LLaMA3-Instruct-8B-FR-Spec"),
+    )
+    assert private.command(words) == words
+
+
+def test_random_tokens_are_told_from_names() -> None:
+    chance = random.Random(1)
+    signs = string.ascii_letters + string.digits + "-_"
+    tokens = ["".join(chance.choices(signs, k=40)) for _ in range(1000)]
+    assert sum(map(private.is_secret, tokens)) > 950
+
+
+def test_what_a_command_says_of_its_secrets_is_hidden() -> None:
+    words = ("serve", "--api-key", "open-sesame", "--token=other sesame")
+    known = private.secrets({"HF_TOKEN": "third-sesame"}, words)
+    said = "ServerArgs(api_key='sesame', tp=8), open-sesame, other sesame, third-sesame"
+    kept = private.output(said, known)
+    assert "sesame" not in kept and "tp=8" in kept
 
 
 def test_a_command_line_and_a_text_keep_no_secret() -> None:

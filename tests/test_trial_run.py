@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from patchkit.trials import running
 from tests import releases
 from tests.conftest import Cli, Installed, Result
 from tests.support.lab import ALPHA, BETA, STATE, Lab, Site
@@ -282,11 +285,107 @@ def test_secrets_are_in_no_record(lab: Lab, site: Site) -> None:
     token = "hf_" + "aB3dE5fG7hI9jK1lM2nO4pQ6"
     trial(
         *(lab, site, "run", "--name", "t", "--bundle", "b", "--env", f"HF_TOKEN={token}"),
-        *("--env", "NCCL_ALGO=Ring", "--", "sh", "-c", "echo $HF_TOKEN", "--api-key", "verysecret"),
+        *("--env", "NCCL_ALGO=Ring", "--metric", f"n={token}|7", "--", "sh", "-c"),
+        *("echo $HF_TOKEN 7; echo \"args(api_key='verysecret')\", $2", "--api-key", "verysecret"),
     )
     text = json.dumps(record(lab))
     assert token not in text and "verysecret" not in text
     assert record(lab)["environ"]["NCCL_ALGO"] == "Ring"
+
+
+# -- again ------------------------------------------------------------------------------
+
+
+def _again(lab: Lab, site: Site, name: str) -> None:
+    """The command that ``show`` prints, as a shell runs it in another folder."""
+    folder = lab.folder("bin")
+    line = trial(lab, site, "show", name, "--json", cwd=folder).json["again"]
+    shim = folder / "patchkit"
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m patchkit "$@"\n')
+    shim.chmod(0o755)
+    environ = {**lab.child_env, "PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=environ, capture_output=True, check=False
+    )
+    assert done.returncode == 0, (line, done.stderr)
+
+
+def _same(one: dict[str, Any]) -> dict[str, Any]:
+    """Of a record what a trial that is made again has too, but for the words of its sets."""
+    keys = ("name", "kind", "goal", "sets", "command", "measure", "append_args", "metrics")
+    words = ("candidate", "baseline", "applied", "only")
+    found = {key: one[key] for key in (*keys, "confounded")}
+    found["given"] = {key: one["given"][key] for key in one["given"] if key not in words}
+    runs = [(run["set"], run["exit"], run["values"], run["tail"]) for run in one["runs"]]
+    return {**found, "runs": runs}
+
+
+def test_the_command_to_make_a_run_again_makes_the_same_trial(lab: Lab, site: Site) -> None:
+    lab.run(site, "apply", "other")
+    code = "import os, sys\nprint('n', os.environ['X'], sys.argv[1:], 'it''s')"
+    trial(
+        *(lab, site, "run", "--name", "t", "--bundle", "b", "--env", "X=1  2", "--repeat", "2"),
+        *("--goal", "less\nthan 'that'", "--metric", r"n[ms]=n (\d+)", "--grace", "2.5"),
+        *("--append-args", "--", sys.executable, "-c", code, os.fsdecode(b"\xff"), ""),
+    )
+    _again(lab, site, "t")
+    lab.run(site, "revert", "--all")
+    _again(lab, site, "t")  # also where nothing is applied by then
+    first, second, third = (_same(one) for one in records(lab))
+    assert first == second
+    assert {**third, "confounded": None} == first
+
+
+def test_the_command_to_measure_a_server_again_makes_the_same_trial(lab: Lab, site: Site) -> None:
+    code = "import os, time; print('up', os.environ['NCCL_ALGO'], flush=True); time.sleep(99)"
+    trial(
+        *(lab, site, "ab", "--name", "s", "--candidate", "b", "--candidate", "Y=$HOME `x`"),
+        *("--baseline", "Y=", "--confounded", "--env", "NCCL_ALGO=Ring", "--repeat", "1"),
+        *("--ready-pattern", r"^up\b", "--ready-timeout", "77", "--measure", "echo '{\"a\": 1}'"),
+        *("--metric-json", "a[s]=-:a", "--", sys.executable, "-c", code),
+    )
+    _again(lab, site, "s")
+    first, second = records(lab)
+    assert _same(first) == _same(second)
+    assert first["given"]["ready_timeout"] == 77 and first["given"]["repeat"] == 1
+
+
+def test_what_is_hidden_is_named_beside_the_command_and_not_in_it(lab: Lab, site: Site) -> None:
+    trial(
+        *(lab, site, "run", "--name", "t", "--env", "HF_TOKEN=abcdefgh", "--grace", "3"),
+        *("--", "true", "--api-key", "verysecret"),
+    )
+    shown = trial(lab, site, "show", "t")
+    again = next(line for line in shown.stdout.splitlines() if line.startswith("again: "))
+    assert "HF_TOKEN" not in again and "verysecret" not in shown.stdout
+    assert "secrets: to be set or put in first: HF_TOKEN, (hidden)" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--ready-url", "127.0.0.1:30000"),
+        ("--ready-url", "file:///etc/hosts"),
+        ("--ready-url", "http://a b/"),
+        ("--ready-timeout", "nan"),
+        ("--grace", "inf"),
+        ("--ready-pattern", "a{99999999999}"),
+        ("--metric", "x=" + "(" * 2000 + ")" * 2000),
+        ("--metric-json", "x=-:" + "(" * 2000 + "a" + ")" * 2000),
+    ],
+)
+def test_an_option_that_can_never_be_met_is_refused_before_anything_runs(
+    lab: Lab, site: Site, option: tuple[str, str]
+) -> None:
+    trial(lab, site, "run", "--name", "t", *option, "--", "true", check=2)
+    assert not (lab.bundles / "trials").exists()
+
+
+def test_a_bundle_named_twice_or_applied_already_is_one_change(lab: Lab, site: Site) -> None:
+    lab.run(site, "apply", "other")
+    named = ("--bundle", "b", "--bundle", "b", "--bundle", "other")
+    trial(lab, site, "run", "--name", "t", *named, "--", "true")
+    assert record(lab)["confounded"] is None
 
 
 # -- servers ----------------------------------------------------------------------------
@@ -318,12 +417,57 @@ def gone(pid_file: Path) -> bool:
 
 @pytest.fixture
 def port() -> int:
-    import socket
-
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         found: int = free.getsockname()[1]
         return found
+
+
+def test_something_else_that_answers_at_first_does_not_end_the_wait(lab: Lab, site: Site) -> None:
+    code = (
+        "import socket, sys\n"
+        "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+        "for answer in (b'\\0garbage\\r\\n', b'', b'HTTP/1.1 200 OK\\r\\n\\r\\n'):\n"
+        "    one, _ = listener.accept()\n"
+        "    one.recv(4096); one.sendall(answer); one.close()\n"
+        "listener.accept()\n"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    trial(
+        *(lab, site, "run", "--name", "t", "--ready-url", f"http://127.0.0.1:{port}/"),
+        *("--ready-timeout", "60", "--", sys.executable, "-c", code, str(port)),
+    )
+    assert record(lab)["runs"][0]["ready_seconds"] > 0
+
+
+def test_a_pattern_without_end_does_not_keep_a_server_waiting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(running, "_SEARCH", 0.1)
+    ready = running.Ready(None, re.compile("(x+)+$"), 60.0)
+    job = running.Job(["echo", "x" * 40 + "!"], None, os.environ, str(tmp_path), ready, 1.0)
+    with open(os.devnull, "wb", buffering=0) as log:
+        outcome = running.run(job, log, lambda data: None, lambda at: None)
+    assert outcome.problem == "the search for --ready-pattern takes too long"
+
+
+def test_of_an_output_without_end_the_log_has_all_and_the_figures_the_last(tmp_path: Path) -> None:
+    words = ["sh", "-c", "head -c 30000000 /dev/zero; echo; echo n 5"]
+    job = running.Job(words, None, os.environ, str(tmp_path), running.Ready(), 1.0)
+    with open(tmp_path / "log", "wb", buffering=0) as log:
+        outcome = running.run(job, log, lambda data: None, lambda at: None)
+    assert (tmp_path / "log").stat().st_size == 30_000_005
+    assert len(outcome.output) <= 8 << 20 and outcome.output.endswith("\nn 5\n")
+
+
+def test_a_log_that_does_not_fit_is_said_and_the_figures_are_whole(tmp_path: Path) -> None:
+    job = running.Job(["echo", "n 5"], None, os.environ, str(tmp_path), running.Ready(), 1.0)
+    with open("/dev/full", "ab", buffering=0) as log:
+        outcome = running.run(job, log, lambda data: None, lambda at: None)
+    assert (outcome.exit, outcome.output) == (0, "n 5\n")
+    assert outcome.lost == "No space left on device"
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
@@ -474,7 +618,7 @@ def test_the_command_may_verify_as_a_launch_hook_does(lab: Lab, site: Site) -> N
     assert "launched" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_is_passed_on_to_the_whole_group_and_everything_is_put_back(
     lab: Lab, site: Site, number: signal.Signals
 ) -> None:
@@ -486,7 +630,7 @@ def test_a_signal_is_passed_on_to_the_whole_group_and_everything_is_put_back(
         "    os.write(1, f'{who} {number}\\n'.encode())\n"
         "    os._exit(0)\n"
         "top = os.getpid()\n"
-        "for number in (1, 2, 15): signal.signal(number, told)\n"
+        "for number in (1, 2, 3, 15): signal.signal(number, told)\n"
         "there, here = os.pipe()\n"
         "if not os.fork():\n"
         "    os.write(here, b'!')  # a signal that comes right after a fork is dropped by Python\n"
@@ -503,6 +647,35 @@ def test_a_signal_is_passed_on_to_the_whole_group_and_everything_is_put_back(
     assert one["status"] == "interrupted" and one["runs"][0]["exit"] == 128 + number
     log = (lab.bundles / "trials" / one["runs"][0]["log"]).read_text().splitlines()
     assert sorted(log) == [f"child {int(number)}", f"parent {int(number)}", "up"]
+
+
+def test_a_signal_that_ends_nothing_is_passed_on_and_the_trial_goes_on(
+    lab: Lab, site: Site
+) -> None:
+    code = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: sys.exit('told'))\n"
+        "print('up', flush=True)\n"
+        "while True: time.sleep(0.05)\n"
+    )
+    with under_way(lab, site, code=code) as (process, _, _):
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(60) == 1  # the command's own
+    assert record(lab)["status"] == "failed" and record(lab)["runs"][0]["tail"][-1] == "told"
+
+
+def test_a_trial_that_is_stopped_stops_its_command_and_goes_on_with_it(
+    lab: Lab, site: Site
+) -> None:
+    with under_way(lab, site) as (process, pipe, line):
+        process.send_signal(signal.SIGTSTP)
+        assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+        state = Path(f"/proc/{int(line.split()[-1])}/stat").read_text().rpartition(")")[2]
+        assert state.split()[0] == "T"
+        process.send_signal(signal.SIGCONT)
+        let_go(pipe)
+        assert process.wait(60) == 0
+    assert record(lab)["status"] == "finished"
 
 
 # -- trials that died -------------------------------------------------------------------
@@ -565,6 +738,8 @@ def test_what_a_trial_that_died_left_running_is_ended_first(
         "child.wait()\n"
     )
     with under_way(lab, site, code=code) as (process, _, _):
+        # As where everything of patchkit is killed at once (a cgroup, memory).
+        os.kill(keeper(process.pid), signal.SIGKILL)
         process.kill()
         process.wait()
     child = Path("/proc", (tmp_path / "pid").read_text(), "cmdline")
@@ -575,6 +750,55 @@ def test_what_a_trial_that_died_left_running_is_ended_first(
     assert not child.exists() or not child.read_bytes()
     assert site.differences(before) == []
     assert record(lab)["status"] == "interrupted"
+
+
+def keeper(pid: int) -> int:
+    """The process beside a trial: a fork of it, with its command line."""
+    line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (found,) = (one for one in children if Path(f"/proc/{one}/cmdline").read_bytes() == line)
+    return int(found)
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_what_a_killed_trial_leaves_running_ends_without_another_command(
+    lab: Lab, site: Site, tmp_path: Path, stubborn: bool
+) -> None:
+    held = tmp_path / "held"
+    os.mkfifo(held)
+    reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+    code = (
+        "import subprocess, sys\n"
+        f"line = ['sh', '-c', \"{'trap : TERM; ' * stubborn}echo up; while :; do sleep 9; done\"]\n"
+        f"out = open({str(held)!r}, 'w')\n"
+        "child = subprocess.Popen(line, start_new_session=True, stdout=subprocess.PIPE,"
+        " stderr=subprocess.DEVNULL, pass_fds=[out.fileno()])\n"
+        "child.stdout.readline()\n"
+        "print('up', flush=True)\n"
+        "child.wait()\n"
+    )
+    with under_way(lab, site, code=code) as (process, _, _):
+        beside = os.pidfd_open(keeper(process.pid))
+        process.kill()
+        process.wait()
+        # Nobody has the pipe open for writing any more: the child and its children are gone.
+        assert select.select([reader], [], [], 60)[0] and os.read(reader, 1) == b""
+        assert select.select([beside], [], [], 60)[0]
+        for descriptor in (beside, reader):
+            os.close(descriptor)
+    assert lab.run(site, "status", "--json").json["trial"]["alive"] is False
+    lab.run(site, "recover")
+
+
+def test_nothing_of_a_trial_lives_on_after_its_end(lab: Lab, site: Site) -> None:
+    with under_way(lab, site) as (process, pipe, _):
+        beside = os.pidfd_open(keeper(process.pid))
+        let_go(pipe)
+        assert process.wait(60) == 0
+        assert select.select([beside], [], [], 0)[0]
+        os.close(beside)
+    left = [path.name for path in (lab.bundles / "trials" / "logs").glob("*/*")]
+    assert left == ["1-candidate.log"]  # and not the room that was kept
 
 
 def test_another_trial_finishes_the_one_that_died(lab: Lab, site: Site) -> None:
@@ -683,6 +907,14 @@ def test_a_dead_end_is_said_before_it_is_tried_or_applied_again(lab: Lab, site: 
     # A later verdict of the same set takes the place of it.
     trial(lab, site, "verdict", "t", "win")
     assert said not in lab.run(site, "apply", "b").stderr
+
+
+def test_a_dead_end_is_said_however_its_file_is_laid_out(lab: Lab, site: Site) -> None:
+    trial(lab, site, "run", "--name", "t", "--bundle", "b", "--", "true")
+    trial(lab, site, "verdict", "t", "dead-end", "--reason", "no kernel")
+    (path,) = (lab.bundles / "trials").glob("*.json")
+    path.write_text(json.dumps(json.loads(path.read_text()), separators=(",", ":")))
+    assert "no kernel" in lab.run(site, "apply", "b").stderr
 
 
 def test_a_setting_that_is_a_dead_end_is_not_one_of_the_bundles_it_was_tried_on(

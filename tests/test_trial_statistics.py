@@ -139,6 +139,24 @@ def test_values_that_have_no_ratio_and_values_that_do_not_differ() -> None:
     assert found["exact"].ratio == pytest.approx(4 / 3)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([1, 1.0001, 50], [1, 1.00001, 80]),
+        ([5e-324] * 3, [1, 2, 3]),
+        ([1e-300], [1e300]),
+        ([0, 1e200, 1], [-1e200, 1, 2]),
+        ([1e308] * 4, [1.7e308, 1e308, 1e308, 1e308]),
+    ],
+)
+def test_figures_that_are_far_apart_are_compared_in_numbers_that_json_has(
+    before: list[float], after: list[float]
+) -> None:
+    found = compared({"x": Samples(before, after)})["x"]
+    numbers = [found.baseline, found.candidate, found.ratio, found.p, *(found.interval or ())]
+    assert all(math.isfinite(number) for number in numbers if number is not None)
+
+
 def test_medians_and_the_ratio() -> None:
     assert median([3, 1, 2]) == 2 and median([4, 1, 2, 3]) == 2.5
     assert ratio(Samples([1.0, 4.0], [2.0, 8.0])) == pytest.approx(2)

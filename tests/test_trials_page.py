@@ -232,3 +232,20 @@ def test_a_chart_of_many_trials_is_columns_of_dots(
     ]
     assert chart.locator("g.mark use").count() == 160
     context.close()
+
+
+@pytest.mark.parametrize("unit", ["$", "$^$", "tok/$_{", "ms\x1b[31m\n\0", "毫秒"])
+def test_a_chart_is_drawn_whatever_a_unit_is(cli: Cli, tmp_path: Path, unit: str) -> None:
+    one = record("one", verdict="win", figures=(2.0, 3.0), base=(1.0,))
+    one["metrics"] = {"throughput": {"unit": unit, "better": "higher"}}
+    # Compared, and without a run that has the figure.
+    bare = record("bare", 2, verdict="loss", base=(1.0,))
+    compared = {"baseline": 1.0, "candidate": 2.0, "ratio": 2.0, "interval": None, "n": [1, 1]}
+    compared |= {"confidence": 0.95, "beyond_noise": False}
+    bare["comparison"] = {"throughput": compared}
+    for each in (one, bare):
+        (tmp_path / f"{each['id']}.json").write_text(json.dumps(each))
+    out = tmp_path / "report.html"
+    given = ("--trials", tmp_path, "--facts", EXAMPLE / "facts.json")
+    done = cli("trial", "report", "--format", "html", "--output", out, *given)
+    assert "<title>one, win: 2.5" in out.read_text() and "Glyph" not in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from patchkit.conditions import parse
 from patchkit.trials import again, board
 from patchkit.trials.ledger import Ledger
+from patchkit.trials.reading import read_all
 from patchkit.trials.record import render
 from patchkit.trials.report import words
 from patchkit.trials.report.markdown import markdown
@@ -39,6 +41,7 @@ def record(name: str, number: int = 1, **changes: Any) -> dict[str, Any]:
     bundles = changes.pop("bundles", (name,))
     base = changes.pop("base", ())
     return {
+        "schema": 1,
         "id": f"20260201-{number:06d}-{name}-00000{number}",
         "name": name,
         "kind": "run",
@@ -165,7 +168,10 @@ def test_with_cuda_13_just_the_dead_ends_wake_that_name_it(cli: Cli) -> None:
     assert cli(*given, EXAMPLE / "facts.json", "--json").json["trials"] == []
     shown = cli(*given, EXAMPLE / "facts-cuda-13.json").stdout
     assert "  changed  cuda: 12.8 → 13.0" in shown
-    assert "  again    patchkit trial run --name sm120-fusion --bundle sm120-fusion" in shown
+    again = (
+        f"  again    patchkit trial run --trials {TRIALS} --name sm120-fusion --bundle sm120-fusion"
+    )
+    assert again in shown
 
 
 def test_the_report_of_the_campaign_says_what_was_found(cli: Cli, tmp_path: Path) -> None:
@@ -263,7 +269,8 @@ def test_a_folder_that_is_not_there_and_a_file_that_is_no_record_are_named(
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "b.json").write_text("[]")
     (tmp_path / "d.json").write_text('{"id": "d", "name": 5}')
-    (tmp_path / "c.json").write_text(json.dumps(record("c")))
+    good = record("c")
+    (tmp_path / f"{good['id']}.json").write_text(json.dumps(good))
     shown = cli("trial", "report", "--trials", tmp_path)
     assert "a.json is no JSON" in shown.stderr and "b.json is no record" in shown.stderr
     assert "d.json is no record of a trial: schema is missing, and 4 more" in shown.stderr
@@ -348,6 +355,87 @@ def test_figures_are_said_with_the_digits_that_count(
     assert say(given_) == expected
 
 
+# -- whatever lies in the ledger ----------------------------------------------------------
+
+
+def _everything(records: list[dict[str, Any]]) -> str:
+    """What all readers make of records."""
+    plan = board.make(records, NOW, ["other"])
+    shown = [json.dumps(board.as_json(plan, records)), markdown(plan), page(plan, [])]
+    return " ".join([*shown, *map(str, revisit(records, NOW))])
+
+
+#: Key path → what somebody, or a merge, may have put there.
+WRONG: list[tuple[tuple[str | int, ...], Any]] = [
+    (("sets",), {"candidate": 5}),
+    (("sets", "candidate", "bundles"), 5),
+    (("sets", "candidate", "environ"), [1]),
+    (("sets", "candidate", "arguments"), 5),
+    (("command",), [1]),
+    (("metrics",), {"throughput": 5}),
+    (("metrics", "throughput", "better"), ["higher"]),
+    (("runs", 0), {}),
+    (("runs", 0, "values"), [1]),
+    (("runs", 0, "values", "throughput"), 10**400),
+    (("runs", 0, "values", "throughput"), float("nan")),
+    (("comparison",), {"throughput": 5}),
+    (("comparison",), {"throughput": {"interval": [1]}}),
+    (("verdict", "reason"), ["no"]),
+    (("verdict", "unblock"), 5),
+    (("id",), "20260201-000009-other-000009"),
+    (("given",), {"repeat": "3"}),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), WRONG, ids=[str(path) for path, _ in WRONG])
+def test_a_record_with_a_wrong_key_is_named_and_hides_no_other(
+    tmp_path: Path, path: tuple[str | int, ...], value: Any
+) -> None:
+    good = record("good", 1, verdict="win", figures=(2.0,), base=(1.0,))
+    bad = record("bad", 2, verdict="dead-end", unblock='cuda >= "13"', figures=(2.0,), base=(1.0,))
+    for one in (good, bad):
+        (tmp_path / f"{one['id']}.json").write_text(json.dumps(one))
+    assert len(read_all(str(tmp_path))[0]) == 2
+    inner: Any = bad
+    file = tmp_path / f"{bad['id']}.json"
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    file.write_text(json.dumps(bad))
+    records, remarks = read_all(str(tmp_path))
+    assert [one["name"] for one in records] == ["good"]
+    assert len(remarks) == 1 and str(file) in remarks[0]
+    assert "good" in _everything(records)
+
+
+def test_what_is_no_file_of_a_ledger_stops_no_reader(cli: Cli, tmp_path: Path) -> None:
+    good = record("good", verdict="dead-end", unblock='cuda >= "13"')
+    (tmp_path / f"{good['id']}.json").write_text(json.dumps(good))
+    (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    (tmp_path / "merge.json").write_text("<<<<<<< HEAD\n{}\n=======\n")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "._good.json").write_bytes(b"\0\5\26\7")  # what a foreign file system leaves
+    given = ("--trials", tmp_path, "--facts", EXAMPLE / "facts-cuda-13.json")
+    for command in ("revisit", "report"):
+        shown = cli("trial", command, *given)
+        assert "good" in shown.stdout
+        for name in ("folder", "pipe", "loop", "merge", "deep"):
+            assert f"/{name}.json" in shown.stderr
+        assert "._good" not in shown.stderr
+
+
+def test_half_of_a_pair_in_a_record_is_written_as_json_has_it(cli: Cli, tmp_path: Path) -> None:
+    one = record("x", verdict="loss", goal="a\ud800b")
+    (tmp_path / f"{one['id']}.json").write_text(json.dumps(one))
+    out = tmp_path / "report"
+    given = ("--trials", tmp_path, "--facts", EXAMPLE / "facts.json")
+    cli("trial", "report", *given, "-o", out)
+    assert "a\\ud800b" in out.read_text()
+    assert "a\\ud800b" in cli("trial", "report", *given).stdout
+
+
 # -- one trial, from its run to its waking ------------------------------------------------
 
 
@@ -385,7 +473,7 @@ def test_a_trial_that_was_run_wakes_when_the_machine_is_another(cli: Cli, tmp_pa
         *given, "trial", "revisit", "--facts", EXAMPLE / "facts.json", "--json"
     ).json["trials"]  # fmt: skip
     assert {"fact": "nvlink", "then": None, "now": "false"} in woken["changed"]
-    assert woken["command"].startswith("patchkit trial run --name tree --bundle tree --env NCCL_")
+    assert " trial run --name tree --only --bundle tree --metric " in woken["command"]
     assert woken["command"].endswith(shlex.join(["--", *command]))
     report = cli(*given, "trial", "report").stdout
     assert "| 1 | tree | dead-end | 4 tok/s |" in report

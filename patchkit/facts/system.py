@@ -116,13 +116,16 @@ def read_gpus(facts: Facts, roots: Roots, *, timeout: float = _NVML_TIMEOUT) -> 
 def _ask_nvml(timeout: float) -> tuple[dict[str, Any] | None, str | None]:
     """NVML's answer, or why there is none."""
     folders = [os.path.abspath(path) for path in sys.path if path]
-    child = subprocess.Popen(
-        [sys.executable, "-I", "-S", nvml.__file__, *folders],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", nvml.__file__, *folders],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return None, f"NVML cannot be asked: {error.strerror}"
     assert child.stdout is not None
     try:
         out, _ = child.communicate(timeout=timeout)
@@ -139,7 +142,9 @@ def _ask_nvml(timeout: float) -> tuple[dict[str, Any] | None, str | None]:
         return None, MISSING_BINDING
     try:
         answer = json.loads(out)
-    except ValueError:
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
         return None, f"NVML ended with code {child.returncode}, and said nothing"
     return answer, None
 

@@ -10,9 +10,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from patchkit.distributions import find_distribution
 from patchkit.environment import Environment
@@ -26,7 +30,10 @@ _NVCC_WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu13", "nvidia-cuda-nvcc-c
 #: Where those wheels have it, below site-packages.
 _IN_WHEELS = ("nvidia/cu13/bin/nvcc", "nvidia/cuda_nvcc/bin/nvcc")
 _TIMEOUT = 5.0
-_RELEASE = re.compile(r"release (\d+\.\d+)")
+_RELEASE = re.compile(rb"release (\d+\.\d+)")
+_A_RELEASE = re.compile(r"\d+\.\d+")
+#: The most that is read of what nvcc says.
+_MOST = 1 << 16
 _HEADER = re.compile(r"^#define\s+(?:CUDA_VERSION|CUDART_VERSION)\s+(\d{4,6})\b", re.MULTILINE)
 
 
@@ -62,22 +69,46 @@ def _homes(environ: Mapping[str, str], default: str) -> Iterator[tuple[str, str]
 def _version(home: str, nvcc: str) -> str | None:
     try:
         found = json.loads(read_text(os.path.join(home, "version.json")) or "")
-        return _short(found["cuda"]["version"])
-    except (ValueError, KeyError, TypeError):
-        pass
+        said = _A_RELEASE.match(found["cuda"]["version"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        said = None
+    if said is not None:
+        return said.group()
     for header in ("include/cuda.h", "include/cuda_runtime_api.h"):
         match = _HEADER.search(read_text(os.path.join(home, header)) or "")
         if match:
             number = int(match.group(1))
             return f"{number // 1000}.{number % 1000 // 10}"
+    found = _RELEASE.search(_said(nvcc))
+    return found.group(1).decode() if found else None
+
+
+def _said(nvcc: str) -> bytes:
+    """The first of what ``nvcc --version`` says; whatever it starts is ended with it."""
     try:
-        done = subprocess.run(
-            [nvcc, "--version"], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        child = subprocess.Popen(
+            [nvcc, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
-        return None
-    match = _RELEASE.search(done.stdout)
-    return match.group(1) if match else None
+    except OSError:
+        return b""
+    assert child.stdout is not None
+    data, end = b"", time.monotonic() + _TIMEOUT
+    with child.stdout as pipe:
+        while len(data) < _MOST and (left := end - time.monotonic()) > 0:
+            if not select.select([pipe], [], [], left)[0]:
+                break
+            part = os.read(pipe.fileno(), 4096)
+            if not part:
+                break
+            data += part
+    with suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    return data
 
 
 def _of_wheels(env: Environment) -> Toolkit | None:

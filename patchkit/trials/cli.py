@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-import re
+import math
 import shlex
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,10 +16,10 @@ from patchkit.options import common_options, complete_bundle, while_running_opti
 from patchkit.session import Report, Session
 from patchkit.signals import held
 
-from . import views
+from . import again, views
 from .deadends import ledger_of
 from .ledger import Ledger
-from .record import KINDS, STATUSES, VERDICTS, Trial, Verdict, as_json
+from .record import GRACE, KINDS, READY_TIMEOUT, STATUSES, VERDICTS, Trial, Verdict, as_json
 from .views import trials_option
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,6 +37,13 @@ def trial() -> None:
 
 
 # -- run and ab -------------------------------------------------------------------------
+
+
+def _finite(context: click.Context, option: click.Parameter, value: float) -> float:
+    """What a number of seconds cannot be, although it is a float."""
+    if not math.isfinite(value):
+        raise click.BadParameter("it is no number of seconds", ctx=context, param=option)
+    return value
 
 
 def _running_options(command: F) -> F:
@@ -87,7 +94,8 @@ def _running_options(command: F) -> F:
                 "--ready-timeout",
                 metavar="SECONDS",
                 type=click.FloatRange(min=0, min_open=True),
-                default=1800.0,
+                callback=_finite,
+                default=READY_TIMEOUT,
                 show_default=True,
                 help="How long it may take until then.",
             ),
@@ -95,7 +103,8 @@ def _running_options(command: F) -> F:
                 "--grace",
                 metavar="SECONDS",
                 type=click.FloatRange(min=0),
-                default=30.0,
+                callback=_finite,
+                default=GRACE,
                 show_default=True,
                 help="From SIGTERM to SIGKILL.",
             ),
@@ -231,6 +240,7 @@ def _conduct(
     from patchkit.launch.profile import pairs
 
     from . import deadends
+    from .metrics import expression
     from .running import Ready
     from .screen import Terminal
     from .trial import Wishes, conduct
@@ -242,12 +252,10 @@ def _conduct(
     pattern = None
     if rest["ready_pattern"] is not None:
         try:
-            pattern = re.compile(rest["ready_pattern"])
-        except re.error as error:
-            raise UsageError(
-                f"--ready-pattern is no regular expression: {error}", hint="quote what is special"
-            ) from None
-    ready = Ready(rest["ready_url"], pattern, rest["ready_timeout"])
+            pattern = expression(rest["ready_pattern"])
+        except ValueError as error:
+            raise UsageError(f"--ready-pattern: {error}", hint="quote what is special") from None
+    ready = Ready(_url(rest["ready_url"]), pattern, rest["ready_timeout"])
     measure = None if rest["measure"] is None else _words(rest["measure"])
     if measure is not None and not ready.is_asked:
         raise UsageError(
@@ -285,6 +293,25 @@ def _conduct(
         return finish(settings, report)
 
 
+def _url(text: str | None) -> str | None:
+    """An address that can be asked; else the wait for it would be in vain."""
+    from urllib.parse import urlsplit
+
+    if text is None:
+        return None
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or not text.isprintable() or " " in text:
+        raise UsageError(
+            f"--ready-url {text} is no http:// or https:// address",
+            hint="for example --ready-url http://127.0.0.1:30000/health",
+        )
+    return text
+
+
 def _words(text: str) -> tuple[str, ...]:
     try:
         words = shlex.split(text)
@@ -296,7 +323,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _wanted(patterns: tuple[str, ...], queries: tuple[str, ...], files: tuple[str, ...]) -> Any:
-    from .figures import Wanted
+    from .figures import Texts, Wanted
     from .metrics import READERS, parse_pattern, parse_query
 
     def parsed(option: str, texts: tuple[str, ...], parse: Callable[[str], Any]) -> tuple[Any, ...]:
@@ -320,6 +347,7 @@ def _wanted(patterns: tuple[str, ...], queries: tuple[str, ...], files: tuple[st
         parsed("--metric", patterns, parse_pattern),
         parsed("--metric-json", queries, parse_query),
         parsed("--read", files, tool),
+        Texts(patterns, queries, files),
     )
 
 
@@ -457,10 +485,24 @@ def show(settings: Settings, which: str, place: str | None) -> int:
     settings.command = "trial show"
     ledger = _ledger(settings, place)
     found = ledger.find(which)
+    value = as_json(found)
+    again_, missing = (
+        again.command(value, views.here(settings.options, place)),
+        again.hides(value),
+    )
     report = Report(
         "trial show",
-        {"ledger": ledger.folder, "record": ledger.path(found.id), "trial": as_json(found)},
-        render=lambda data, style, verbose: _told(data["trial"], verbose=True),
+        {
+            "ledger": ledger.folder,
+            "record": ledger.path(found.id),
+            "trial": value,
+            "again": again_,
+            "hidden": missing,
+        },
+        render=lambda data, style, verbose: [
+            *_told(data["trial"], verbose=True),
+            *(f"{label}: {text}" for label, text in views.again_lines(again_, missing)),
+        ],
     )
     return finish(settings, report)
 

@@ -6,6 +6,7 @@ ledger, and little where there are thousands of trials.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ from patchkit.session import Options, Session
 
 from .ledger import Ledger, place
 from .record import BASELINE, CANDIDATE, Trial
+
+#: In a record that has a verdict, however its JSON is laid out.
+_JUDGED = re.compile(rb'"verdict"\s*:\s*"')
 
 Key = Sequence[tuple[str, "str | None"]]
 
@@ -50,7 +54,7 @@ def last_verdict(ledger: Ledger, key: Key, settings: Mapping[str, str]) -> Trial
     names = [f'"{name}"'.encode() for name, _ in key]
 
     def may_be(data: bytes) -> bool:
-        return b'"verdict": "' in data and all(name in data for name in names)
+        return _JUDGED.search(data) is not None and all(name in data for name in names)
 
     for trial in reversed(ledger.list(may_be).trials):
         use = trial.sets.get(CANDIDATE)

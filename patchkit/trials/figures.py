@@ -10,15 +10,18 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from patchkit.fsio import read_plain
+from patchkit.signals import TooLong
 
 from .metrics import (
     Figure,
     Found,
     Pattern,
     Query,
+    as_seen,
     by_pattern,
     by_query,
     last_object,
+    parsed,
     read,
     recognised,
 )
@@ -30,14 +33,24 @@ _MOST = 256 * 1024 * 1024
 Before = Mapping[str, "tuple[int, int, int] | None"]
 
 
+class Texts(NamedTuple):
+    """The texts of ``--metric``, ``--metric-json`` and ``--read``."""
+
+    metric: tuple[str, ...] = ()
+    metric_json: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+
+
 class Wanted(NamedTuple):
-    """What the command line asks for.  ``files`` are (tool, file); a file ``-`` is the output.
+    """What the command line asks for.  ``files`` are (tool, file); a file ``-`` is the output;
+    ``texts`` are the options as they were given.
 
     Where nothing is asked for, the output of known tools is recognised."""
 
     patterns: tuple[Pattern, ...] = ()
     queries: tuple[Query, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
+    texts: Texts = Texts()
 
     @property
     def is_empty(self) -> bool:
@@ -61,6 +74,7 @@ def before(wanted: Wanted, cwd: str) -> Before:
 
 def figures(wanted: Wanted, output: str, cwd: str, marks: Before) -> Figures:
     """Everything that was asked for, of a run that has ended."""
+    output = as_seen(output)
     found: Found = recognised(output) if wanted.is_empty else {}
     problems: list[str] = []
 
@@ -71,7 +85,12 @@ def figures(wanted: Wanted, output: str, cwd: str, marks: Before) -> Figures:
             found[name] = figure
 
     for pattern in wanted.patterns:
-        keep(pattern.name, by_pattern(pattern, output), "the output")
+        try:
+            keep(pattern.name, by_pattern(pattern, output), "the output")
+        except TooLong:
+            problems.append(
+                f"the search for {pattern.name} was given up: its pattern takes too long"
+            )
     for query in wanted.queries:
         if query.file == _STDOUT:
             value = last_object(output)
@@ -132,9 +151,5 @@ def _mark(path: str) -> tuple[int, int, int] | None:
 
 
 def _json(text: str) -> Any:
-    import json
-
-    try:
-        return json.loads(text)
-    except ValueError:
-        return last_object(text)
+    value = parsed(text)
+    return last_object(text) if value is None else value

@@ -6,13 +6,14 @@ nodes add files of different names, so that git merges what they did without a c
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from patchkit.errors import PatchkitError, Refused, UsageError
-from patchkit.fsio import make_root, names_in, read_plain
+from patchkit.fsio import Root, make_root, names_in, read_plain
 
 from .record import RecordError, Trial, Verdict, is_name, parse, render
 
@@ -21,6 +22,9 @@ MAX_RECORD = 16 * 1024 * 1024
 VARIABLE = "PATCHKIT_TRIALS"
 FOLDER = "trials"
 _END = ".json"
+_RESERVE = "reserve"
+#: Bytes that the record of a trial takes at most, as a rule: without its runs, and for each.
+_FORM, _FORM_OF_RUN = 32 * 1024, 8 * 1024
 
 
 class Listed(NamedTuple):
@@ -45,10 +49,42 @@ class Ledger:
         return os.path.join(self.folder, identifier + _END)
 
     def write(self, trial: Trial) -> None:
-        """Write a record whole: aside, synced, renamed."""
+        """Write a record whole: aside, synced, renamed; on a full disk in the room that is kept
+        for it, if there is any."""
         root = make_root(self.folder)
         try:
             root.replace(trial.id + _END, render(trial))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self.release(trial.id):
+                raise
+            root.replace(trial.id + _END, render(trial))
+        finally:
+            root.close()
+
+    def reserve(self, identifier: str, runs: int) -> None:
+        """Keep room for the last form of a record, beside the logs, which may fill the disk: else
+        it would say for ever that its trial is under way."""
+        root = make_root(os.path.join(self.folder, LOGS))
+        try:
+            root.mkdir(identifier)
+            data = bytes(_FORM + runs * _FORM_OF_RUN)
+            root.create(f"{identifier}/{_RESERVE}", data, 0o644)
+        finally:
+            root.close()
+
+    def release(self, identifier: str) -> bool:
+        """Give that room back; whether there was any."""
+        try:
+            root = Root(os.path.join(self.folder, LOGS))
+        except OSError:
+            return False
+        try:
+            had = _RESERVE in root.names(identifier)
+            root.unlink(f"{identifier}/{_RESERVE}")
+            root.rmdir(identifier)  # where no run has a log
+            return had
+        except OSError:
+            return False
         finally:
             root.close()
 
@@ -74,8 +110,9 @@ class Ledger:
 
     def ids(self) -> list[str]:
         """The ids of all records, in the order in which they were made."""
-        names = names_in(self.folder)
-        return sorted((x[: -len(_END)] for x in names if x.endswith(_END)), key=_order)
+        # A name that begins with a dot is an editor's, or a file system's own.
+        names = (x for x in names_in(self.folder) if x.endswith(_END) and not x.startswith("."))
+        return sorted((x[: -len(_END)] for x in names), key=_order)
 
     def list(self, keep: Callable[[bytes], bool] | None = None) -> Listed:
         """Every trial; ``keep`` looks at the bytes first, since it costs less to pass one over
@@ -172,6 +209,7 @@ def interrupt(path: str) -> bool:
     folder, name = os.path.split(path)
     ledger = Ledger(folder)
     trial = ledger.read(name.removesuffix(_END))
+    ledger.release(trial.id)
     if trial.status != "running":
         return False
     ledger.write(trial._replace(status="interrupted", ended=now()))

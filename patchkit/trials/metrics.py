@@ -13,7 +13,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
+
+from patchkit.signals import time_limit
+
+from .record import LARGEST
 
 HIGHER, LOWER = "higher", "lower"
 
@@ -56,6 +61,8 @@ _LOWER_UNITS = {"s", "ms", "us", "µs", "ns", "b", "kb", "mb", "gb", "kib", "mib
 #: How many signs of a regular expression's subject are looked at, from the end: the last match
 #: counts, and a figure stands at the end.
 _MOST = 8 * 1024 * 1024
+#: Seconds that the search for one figure may take; a plain one goes through that in a tenth.
+_SEARCH = 10.0
 
 
 def parse_pattern(text: str) -> Pattern:
@@ -64,11 +71,16 @@ def parse_pattern(text: str) -> Pattern:
     spec = _SPEC.fullmatch(text)
     if spec is None:
         raise ValueError("write NAME=REGEX, or NAME[UNIT]:higher=REGEX")
-    try:
-        regex = re.compile(spec["rest"], re.MULTILINE)
-    except re.error as error:
-        raise ValueError(f"the regular expression is none: {error}") from None
+    regex = expression(spec["rest"], re.MULTILINE)
     return Pattern(spec["name"], spec["unit"], spec["better"] or direction(spec["unit"]), regex)
+
+
+def expression(text: str, flags: int = 0) -> re.Pattern[str]:
+    """A regular expression.  Raises :class:`ValueError` that says what is wrong."""
+    try:
+        return re.compile(text, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"the regular expression is none: {error}") from None
 
 
 def parse_query(text: str) -> Query:
@@ -82,7 +94,7 @@ def parse_query(text: str) -> Query:
 
     try:
         jmespath.compile(path)
-    except jmespath.exceptions.JMESPathError as error:
+    except (jmespath.exceptions.JMESPathError, RecursionError) as error:
         raise ValueError(f"the JMESPath is none: {str(error).splitlines()[0]}") from None
     words = re.findall(r"\w+", path)
     if spec is None:
@@ -101,15 +113,35 @@ def direction(unit: str | None) -> str | None:
     return LOWER if lowered in _LOWER_UNITS else None
 
 
+#: What moves a terminal's cursor, colours, or names its window (ECMA-48).
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_RETURN = re.compile(r"\r+\n?")
+
+
+def as_seen(output: str) -> str:
+    """An output without colours, and with every step of a progress bar on a line of its own, so
+    that a pattern that begins with ``^`` finds what stands behind one."""
+    if "\x1b" in output:
+        output = _ESCAPE.sub("", output)
+    return _RETURN.sub("\n", output) if "\r" in output else output
+
+
 def by_pattern(pattern: Pattern, output: str) -> Figure | None:
-    """The last match in a text as a number; None where there is none."""
+    """The last match in a text as a number; None where there is none.
+
+    Raises :class:`TooLong` where the search takes too long: a regular expression may.
+    """
     last = None
-    for last in pattern.regex.finditer(output[-_MOST:]):  # noqa: B007 - the last one
-        pass
+    with time_limit(_SEARCH):
+        for last in pattern.regex.finditer(output[-_MOST:]):  # noqa: B007 - the last one
+            pass
     if last is None:
         return None
     value = _number(last[1] if pattern.regex.groups else last[0])
     return None if value is None else Figure(value, pattern.unit, pattern.better)
+
+
+_ITS_OWN = (ValueError, TypeError, ArithmeticError, RecursionError)
 
 
 def by_query(query: Query, value: Any) -> Figure | None:
@@ -118,11 +150,12 @@ def by_query(query: Query, value: Any) -> Figure | None:
 
     try:
         found = jmespath.search(query.path, value)
-    except jmespath.exceptions.JMESPathError:
+    # The library lets some mistakes of a path come out as they are (a[::0], max_by of two kinds).
+    except (jmespath.exceptions.JMESPathError, *_ITS_OWN):
         return None
     if isinstance(found, str):
         found = _number(found)
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
+    if not _is_number(found):
         return None
     return Figure(float(found), query.unit, query.better)
 
@@ -132,19 +165,30 @@ def last_object(output: str) -> Any:
     for line in reversed(output[-_MOST:].splitlines()):
         line = line.strip()
         if line.startswith("{") and line.endswith("}"):
-            try:
-                return json.loads(line)
-            except ValueError:
-                continue
+            value = parsed(line)
+            if value is not None:
+                return value
     return None
+
+
+def parsed(text: str) -> Any:
+    """What a JSON text holds; None where it is none, or nested beyond all measure."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+_A_NUMBER = re.compile(r"[-+]?((?P<commas>\d[\d,]*)\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_THOUSANDS = re.compile(r"(\d+|\d{1,3}(,\d{3})+),*")
 
 
 def _number(text: str | None) -> float | None:
     if text is None:
         return None
-    found = re.search(r"[-+]?(\d[\d,]*\.?\d*|\.\d+)([eE][-+]?\d+)?", text)
-    if found is None:
-        return None
+    found = _A_NUMBER.search(text)
+    if found is None or (found["commas"] and not _THOUSANDS.fullmatch(found["commas"])):
+        return None  # 12,5 is twelve and a half to some, and 125 to nobody
     value = float(found[0].replace(",", ""))
     return value if math.isfinite(value) else None
 
@@ -279,10 +323,7 @@ def _case(row: Mapping[str, Any]) -> str:
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file: the whole of it, a list in it, or one a line."""
-    try:
-        whole = json.loads(text)
-    except ValueError:
-        whole = None
+    whole = parsed(text)
     if isinstance(whole, dict):
         yield whole
         return
@@ -291,16 +332,14 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         return
     for line in text.splitlines():
         if line.lstrip().startswith("{"):
-            try:
-                value = json.loads(line)
-            except ValueError:
-                continue
+            value = parsed(line)
             if isinstance(value, dict):
                 yield value
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    # An int may be one that no float holds.
+    return type(value) in (int, float) and -LARGEST <= value <= LARGEST
 
 
 _ONE_BATCH = (
@@ -335,14 +374,18 @@ def one_batch_text(text: str) -> Found:
     for name, pattern in _ONE_BATCH:
         rows = pattern.findall(text)
         if rows:
-            seconds, rate = rows[-1]
             throughput = "overall_throughput" if name == "total" else f"{name}_throughput"
-            found[f"{name}_latency"] = Figure(float(seconds), "s", LOWER)
-            found[throughput] = Figure(float(rate), "tok/s", HIGHER)
+            figures = {f"{name}_latency": ("s", LOWER), throughput: ("tok/s", HIGHER)}
+            for (key, (unit, better)), cell in zip(figures.items(), rows[-1], strict=True):
+                value = _number(cell)
+                if value is not None:
+                    found[key] = Figure(value, unit, better)
     if "input throughput: " in text and "batch size: " in text:
         for label, number in _ONE_BATCH_SERVER.findall(text[text.rindex("batch size: ") :]):
             name = _SERVER_NAMES.get(label, label.replace(" ", "_"))
-            found[name] = _known(name, float(number), _KEYS[name])
+            value = _number(number)
+            if value is not None:
+                found[name] = _known(name, value, _KEYS[name])
     return found
 
 
@@ -356,7 +399,7 @@ def genai_perf(text: str) -> Found:
         return _genai_json(text)
     found: Found = {}
     header: list[str] = []
-    for row in csv.reader(text.splitlines()):
+    for row in _rows(text):
         if row[:1] == ["Metric"]:
             header = row
         elif not row:
@@ -374,11 +417,14 @@ def genai_perf(text: str) -> Found:
     return found
 
 
+def _rows(text: str) -> Iterator[list[str]]:
+    """The rows of a CSV file, up to one that is none."""
+    with suppress(csv.Error):
+        yield from csv.reader(text.splitlines())
+
+
 def _genai_json(text: str) -> Found:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
+    value = parsed(text)
     if not isinstance(value, dict) or "input_config" not in value:
         return {}
     found: Found = {}
@@ -415,10 +461,10 @@ _NCCL_WRONG = re.compile(r"^# Out of bounds values +: (\d+)", re.MULTILINE)
 def nccl_tests(text: str) -> Found:
     """The table of ``all_reduce_perf`` and its like: time and bus bandwidth for each size in
     bytes, out of place and in place (``inplace_…``); and the average."""
-    average = _NCCL_AVERAGE.findall(text)
-    if not average:
+    average = _number((_NCCL_AVERAGE.findall(text) or [None])[-1])
+    if average is None:
         return {}
-    found: Found = {"avg_busbw": Figure(float(average[-1]), "GB/s", HIGHER)}
+    found: Found = {"avg_busbw": Figure(average, "GB/s", HIGHER)}
     wrong = _NCCL_WRONG.findall(text)
     if wrong:
         found["out_of_bounds"] = Figure(float(wrong[-1]), None, LOWER)

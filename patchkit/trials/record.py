@@ -18,6 +18,10 @@ STATUSES = ("running", "finished", "failed", "interrupted", "not-tried")
 VERDICTS = ("baseline", "win", "loss", "dead-end", "inconclusive", "unavailable")
 #: The names of the sets that a trial compares; a run is of one of them.
 CANDIDATE, BASELINE = "candidate", "baseline"
+#: Seconds that a server may take to become ready, and from SIGTERM to SIGKILL, unless said.
+READY_TIMEOUT, GRACE = 1800.0, 30.0
+#: The largest figure; what is beyond it is no number, or no number that JSON has.
+LARGEST = 1.7976931348623157e308
 _ID = re.compile(r"[0-9]{8}-[0-9]{6}-[A-Za-z0-9][A-Za-z0-9._-]*-[0-9a-f]{6}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z")
@@ -112,6 +116,31 @@ class Verdict(NamedTuple):
     by: str | None = None
 
 
+class Given(NamedTuple):
+    """What the command line said of a trial, beside its name, goal, command and measurement.
+
+    ``candidate`` and ``baseline`` are the words that name a set, ``applied`` the bundles that were
+    applied before the trial, in order; ``only``: these are no part of the sets.  ``environ`` is of
+    ``--env``; ``metric``, ``metric_json`` and ``read`` are the options' texts.  ``ready_timeout``
+    and ``grace`` in seconds; ``cwd`` is where the command ran, to which its paths are relative.
+    """
+
+    candidate: tuple[str, ...] = ()
+    baseline: tuple[str, ...] = ()
+    applied: tuple[str, ...] = ()
+    only: bool = False
+    environ: Mapping[str, str] = {}
+    repeat: int = 1
+    ready_url: str | None = None
+    ready_pattern: str | None = None
+    ready_timeout: float = READY_TIMEOUT
+    grace: float = GRACE
+    metric: tuple[str, ...] = ()
+    metric_json: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    cwd: str | None = None
+
+
 class Trial(NamedTuple):
     """A trial as the ledger keeps it; the fields in the order of the file."""
 
@@ -127,6 +156,7 @@ class Trial(NamedTuple):
     command: tuple[str, ...] = ()
     measure: tuple[str, ...] | None = None
     append_args: bool = False
+    given: Given | None = None
     environ: Mapping[str, str] = {}
     facts: Mapping[str, str] = {}
     metrics: Mapping[str, Metric] = {}
@@ -141,7 +171,10 @@ class Trial(NamedTuple):
 
 def as_json(trial: Trial) -> dict[str, Any]:
     """The object of the file."""
-    return {"schema": SCHEMA, **_plain(trial)}
+    value = {"schema": SCHEMA, **_plain(trial)}
+    if trial.given is None:  # as records were before they had it
+        del value["given"]
+    return value
 
 
 def render(trial: Trial) -> bytes:
@@ -186,6 +219,11 @@ def parse(data: bytes, place: str) -> Trial:
     return _trial(value)
 
 
+def is_record(value: Any, identifier: str) -> bool:
+    """Whether an object that was read is the record of this trial, in every key."""
+    return _fits(value, _TRIAL) and value["id"] == identifier
+
+
 def _trial(value: dict[str, Any]) -> Trial:
     rest = {key: item for key, item in value.items() if key != "schema"}
     rest["sets"] = {
@@ -203,6 +241,10 @@ def _trial(value: dict[str, Any]) -> Trial:
     )
     rest["command"] = tuple(value.get("command", ()))
     rest["metrics"] = {name: Metric(**one) for name, one in value.get("metrics", {}).items()}
+    if value.get("given") is not None:
+        lists = ("candidate", "baseline", "applied", "metric", "metric_json", "read")
+        given = value["given"]
+        rest["given"] = Given(**{**given, **{k: tuple(given[k]) for k in lists if k in given}})
     for key, kind in (("repository", Repository), ("verdict", Verdict)):
         if value.get(key) is not None:
             rest[key] = kind(**value[key])
@@ -261,7 +303,8 @@ def _flag(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return type(value) in (int, float) and value == value and abs(value) != float("inf")
+    # Also for an int that no float holds.
+    return type(value) in (int, float) and -LARGEST <= value <= LARGEST
 
 
 def _count(value: Any) -> bool:
@@ -323,6 +366,23 @@ _COMPARED = _One(
     },
     {"p": _VALUE},
 )
+_GIVEN = _One(
+    {},
+    {
+        **dict.fromkeys(
+            ("candidate", "baseline", "applied", "metric", "metric_json", "read"), _Every(_text)
+        ),
+        "only": _flag,
+        "environ": _Every(_text, named=True),
+        "repeat": _count,
+        "ready_url": _WORD,
+        "ready_pattern": _WORD,
+        "ready_timeout": _number,
+        "grace": _number,
+        "cwd": _WORD,
+    },
+    absent=True,
+)
 _TRIAL = _One(
     {
         "schema": lambda value: value == SCHEMA,
@@ -340,6 +400,7 @@ _TRIAL = _One(
         "command": _Every(_text),
         "measure": _Every(_text, absent=True),
         "append_args": _flag,
+        "given": _GIVEN,
         "environ": _Every(_text, named=True),
         "facts": _Every(_text, named=True),
         "metrics": _Every(

@@ -14,7 +14,7 @@ Record = Mapping[str, Any]
 
 class Woken(NamedTuple):
     """A trial worth making again.  ``changed`` has (fact, then, now) for each fact of the
-    condition that differs."""
+    condition that differs; ``hidden`` is what ``command`` lacks (:func:`again.hides`)."""
 
     id: str
     name: str
@@ -23,6 +23,7 @@ class Woken(NamedTuple):
     unblock: str
     changed: tuple[tuple[str, str | None, str | None], ...]
     command: str
+    hidden: tuple[str, ...] = ()
 
 
 def unblock_of(record: Record) -> str | None:
@@ -40,7 +41,9 @@ def holds(text: str, facts: Mapping[str, str]) -> bool | None:
         return None
 
 
-def revisit(records: Sequence[Record], now: Mapping[str, str]) -> list[Woken]:
+def revisit(
+    records: Sequence[Record], now: Mapping[str, str], here: again.Here | None = None
+) -> list[Woken]:
     """The trials to make again, in the order tried.
 
     One that was tried again since, with the same bundles and settings and with a verdict, is
@@ -67,7 +70,8 @@ def revisit(records: Sequence[Record], now: Mapping[str, str]) -> list[Woken]:
                 reason=verdict.get("reason"),
                 unblock=text,
                 changed=tuple(changes(parse(text).names, then, now)),
-                command=again.command(record),
+                command=again.command(record, here),
+                hidden=tuple(again.hides(record)),
             )
         )
     return found

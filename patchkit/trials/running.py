@@ -23,19 +23,29 @@ from typing import Any, BinaryIO, NamedTuple
 
 from patchkit.errors import PatchkitError
 from patchkit.processes import describe, pids
+from patchkit.signals import TooLong, time_limit
+
+from .metrics import as_seen
+from .record import READY_TIMEOUT
 
 #: linux/prctl.h
 _PDEATHSIG, _SUBREAPER = 1, 36
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Signals that end a trial; those that the command alone is told; and those held in all.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_TOLD = (signal.SIGUSR1, signal.SIGUSR2)
+_PASSED_ON = (*_ENDING, *_TOLD, signal.SIGTSTP)
 #: Exit code of a command that took too long, as timeout(1) has it.
 TOO_LONG = 124
 #: Seconds between two questions to a URL, for one answer, and between looks at what is to end.
 _ASK, _ANSWER, _LOOK = 0.2, 5.0, 0.05
 #: Seconds that a process may take to die of SIGKILL.
 _UNKILLABLE = 30.0
-#: The most of the output that is kept in memory for metrics; the log has all of it.
-_KEPT = 64 * 1024 * 1024
+#: The most of the output that is kept for figures, from its end, where a table stands; the log has
+#: all of it.  The readers of tables go through a hundredfold of a usual output in a second.
+_KEPT = 8 * 1024 * 1024
 _TAIL_LINES, _TAIL_BYTES = 20, 4096
+#: The most of one line, and the seconds, in which the pattern of a ready server is looked for.
+_LINE, _SEARCH = 1 << 17, 10.0
 
 
 class Ready(NamedTuple):
@@ -44,7 +54,7 @@ class Ready(NamedTuple):
 
     url: str | None = None
     pattern: re.Pattern[str] | None = None
-    timeout: float = 1800.0
+    timeout: float = READY_TIMEOUT
 
     @property
     def is_asked(self) -> bool:
@@ -67,7 +77,8 @@ class Job(NamedTuple):
 
 class Outcome(NamedTuple):
     """How a run ended.  ``exit`` is as a shell has it, of ``--measure`` where there is one;
-    ``signal`` came to patchkit itself; ``problem`` says why a run is none.
+    ``signal`` came to patchkit itself; ``problem`` says why a run is none, ``lost`` why the log
+    lacks something.
 
     ``peak_memory_bytes``: the largest resident set that any one process of the command had, as
     the kernel says it at its end (``ru_maxrss``); several processes are not added up.
@@ -81,6 +92,7 @@ class Outcome(NamedTuple):
     tail: tuple[str, ...]
     signal: int | None = None
     problem: str | None = None
+    lost: str | None = None
 
 
 Echo = Callable[[bytes], None]
@@ -102,7 +114,7 @@ def run(job: Job, log: BinaryIO, echo: Echo, loading: Loading) -> Outcome:
 
 
 class _Signals:
-    """SIGINT, SIGTERM and SIGHUP are noted, and wake up who waits, as the end of a child does."""
+    """Signals are noted, and wake up who waits, as the end of a child does."""
 
     def __init__(self) -> None:
         self.came: list[int] = []
@@ -149,6 +161,8 @@ class _Runner:
         self._open: set[int] = set()
         self._output = bytearray()
         self._line = b""
+        self._given_up: str | None = None
+        self._lost: str | None = None
         self._ended: dict[int, int] = {}
         self._peak: int | None = None
         self._groups: list[int] = []
@@ -194,7 +208,7 @@ class _Runner:
         self._drain()
         if self._signal is not None:
             code, problem = 128 + self._signal, None
-        text = self._output.decode("utf-8", "replace")
+        text = self._output[-_KEPT:].decode("utf-8", "replace")
         return Outcome(
             code,
             seconds,
@@ -204,6 +218,7 @@ class _Runner:
             _tail(text),
             self._signal,
             problem,
+            self._lost,
         )
 
     # -- steps ------------------------------------------------------------------------
@@ -251,13 +266,16 @@ class _Runner:
 
         def done() -> bool:
             self._loading((time.monotonic() - began, ready.timeout))
-            return self._is_ready.is_set() or server in self._ended
+            over = self._given_up is not None or server in self._ended
+            return over or self._is_ready.is_set()
 
         self._until(done, deadline)
         self._loading(None)
         self._stop_asking.set()
         if self._is_ready.is_set() or self._signal is not None:
             return 0, None
+        if self._given_up is not None:
+            return TOO_LONG, self._given_up
         code = self._ended.get(server)
         if code is not None:
             return code or 1, f"it ended with exit code {code} before it was ready"
@@ -276,12 +294,13 @@ class _Runner:
 
     def _ask(self, url: str) -> None:
         """In a thread of its own, since an answer may take its time."""
-        from urllib.error import URLError
+        from http.client import HTTPException
         from urllib.request import ProxyHandler, build_opener
 
         ask = build_opener(ProxyHandler({})).open  # a server under test is behind no proxy
         while not self._stop_asking.is_set():
-            with suppress(URLError, OSError, ValueError), ask(url, timeout=_ANSWER) as got:
+            # Something else may answer at first: what is no HTTP is no answer yet.
+            with suppress(OSError, ValueError, HTTPException), ask(url, timeout=_ANSWER) as got:
                 if 200 <= got.status < 300:
                     self._is_ready.set()
                     self._signals.wake_up()
@@ -301,6 +320,7 @@ class _Runner:
             self._step(left)
             if self._signals.came:
                 self._pass_on()
+            if self._signal is not None:
                 self._over = time.monotonic() + self._job.grace
                 self._until_signal(done, self._over)
                 return
@@ -314,9 +334,22 @@ class _Runner:
     def _pass_on(self) -> None:
         came, self._signals.came[:] = list(self._signals.came), []
         for signum in came:
-            self._signal = self._signal or signum
+            if signum == signal.SIGTSTP:
+                self._pause()
+                continue
+            if signum in _ENDING:
+                self._signal = self._signal or signum
             for group in self._groups:
                 _kill(group, signum, group=True)
+
+    def _pause(self) -> None:
+        """Stop with the command, and go on with it.  By SIGSTOP: the kernel drops a SIGTSTP to
+        a group that has nobody in the session of the terminal."""
+        for group in self._groups:
+            _kill(group, signal.SIGSTOP, group=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        for group in self._groups:
+            _kill(group, signal.SIGCONT, group=True)
 
     def _step(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
@@ -337,19 +370,33 @@ class _Runner:
             self._open.discard(descriptor)
             os.close(descriptor)
             return False
-        with suppress(OSError):  # a full disk must not end what is measured
+        try:
             self._log.write(data)
+        except OSError as error:  # a full disk must not end what is measured
+            self._lost = self._lost or error.strerror
         self._echo(data)
         self._output += data
         if len(self._output) > 2 * _KEPT:
             del self._output[:-_KEPT]
         pattern = self._job.ready.pattern
         if is_server and pattern is not None and not self._is_ready.is_set():
-            # A line may come in parts; one that is not over yet counts as well.
-            *lines, self._line = (self._line + data)[-(1 << 20) :].split(b"\n")
-            if any(pattern.search(x.decode("utf-8", "replace")) for x in (*lines, self._line)):
-                self._is_ready.set()
+            self._look(pattern, data)
         return True
+
+    def _look(self, pattern: re.Pattern[str], data: bytes) -> None:
+        """Whether what was said makes the server ready."""
+        # A line may come in parts; one that is not over yet counts as well.
+        data = (self._line + data)[-_LINE:]
+        self._line = data[data.rfind(b"\n") + 1 :]
+        lines = as_seen(data.decode("utf-8", "replace")).split("\n")
+        try:
+            with time_limit(_SEARCH):
+                found = any(map(pattern.search, lines))
+        except TooLong:
+            self._given_up = "the search for --ready-pattern takes too long"
+        else:
+            if found:
+                self._is_ready.set()
 
     def _drain(self) -> None:
         """What was said before the end, and is not read yet."""
@@ -381,9 +428,10 @@ class _Runner:
             deadline = time.monotonic() + grace
             while self._left() and time.monotonic() < deadline:
                 self._step(_LOOK)
-                if self._signals.came:  # somebody is impatient
-                    self._signal = self._signal or self._signals.came[0]
-                    self._signals.came.clear()
+                came, self._signals.came[:] = list(self._signals.came), []
+                ending = [signum for signum in came if signum in _ENDING]
+                if ending:  # somebody is impatient
+                    self._signal = self._signal or ending[0]
                     break
         deadline = time.monotonic() + _UNKILLABLE
         while left := self._left():
@@ -434,9 +482,10 @@ def _exit_code(status: int) -> int:
 
 
 def _tail(text: str) -> tuple[str, ...]:
-    """The last lines, for the record."""
-    lines = text[-_TAIL_BYTES:].splitlines()
-    return tuple(lines[-_TAIL_LINES:])
+    """The last lines, for the record; whole ones, since half of a secret is known to nobody."""
+    cut = len(text) > _TAIL_BYTES
+    lines = as_seen(text[-_TAIL_BYTES:]).splitlines()
+    return tuple((lines[1:] if cut and len(lines) > 1 else lines)[-_TAIL_LINES:])
 
 
 def _libc() -> Any:

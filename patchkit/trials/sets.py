@@ -30,6 +30,10 @@ class Asked(NamedTuple):
     bundles: tuple[str, ...] = ()
     settings: Mapping[str, str] = {}
 
+    def words(self) -> tuple[str, ...]:
+        """The set as a record names it: without secrets."""
+        return (*self.bundles, *(f"{k}={clean(k, v)}" for k, v in self.settings.items()))
+
 
 class Tried(NamedTuple):
     """A set that can be run: the bundles chosen for the environment, their recorded form, and
@@ -62,7 +66,7 @@ def asked(words: Sequence[str]) -> Asked:
             settings[key] = value
         elif word:
             bundles.append(word)
-    return Asked(tuple(bundles), settings)
+    return Asked(tuple(dict.fromkeys(bundles)), settings)
 
 
 def tried(session: Session, wanted: Asked, given: Mapping[str, str], *, only: bool) -> Tried:

@@ -25,6 +25,7 @@ _MOST = 20_000
 #: The same record gives the same numbers.
 _SEED = 20230612
 _FEWEST_FOR_INTERVAL = 3
+_SQUARED = 1e150
 
 
 class Samples(NamedTuple):
@@ -85,12 +86,20 @@ def median(values: Sequence[float]) -> float:
     middle = len(ordered) // 2
     if len(ordered) % 2:
         return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2
+    return ordered[middle - 1] / 2 + ordered[middle] / 2
 
 
-def ratio(samples: Samples) -> float:
-    """The geometric mean of the candidate over that of the baseline."""
-    return math.exp(_mean(_logs(samples.candidate)) - _mean(_logs(samples.baseline)))
+def ratio(samples: Samples) -> float | None:
+    """The geometric mean of the candidate over that of the baseline; None where no float holds
+    it."""
+    return _power(_mean(_logs(samples.candidate)) - _mean(_logs(samples.baseline)))
+
+
+def _power(exponent: float) -> float | None:
+    try:
+        return math.exp(exponent)
+    except OverflowError:
+        return None
 
 
 def interval(samples: Samples, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
@@ -121,7 +130,8 @@ def interval(samples: Samples, confidence: float = CONFIDENCE) -> tuple[float, f
         scores.append(away / spread if spread else math.inf if away else 0.0)
     scores.sort()
     far = _quantile(scores, confidence) * error
-    return (math.exp(difference - far), math.exp(difference + far)) if far < math.inf else None
+    low, high = _power(difference - far), _power(difference + far)
+    return None if low is None or high is None or far == math.inf else (low, high)
 
 
 def noise(samples: dict[str, Samples]) -> dict[str, float]:
@@ -175,6 +185,9 @@ def _apart(row: Sequence[float], labels: Sequence[int]) -> float:
 
 def _standard(values: Sequence[float]) -> list[float]:
     """With mean 0 and spread 1; all 0 where they do not differ."""
+    largest = max(map(abs, values))
+    if largest > _SQUARED:  # the square of it is beyond a float
+        values = [value / largest for value in values]
     mean = _mean(values)
     spread = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
     if spread <= abs(mean) * 1e-12:

@@ -33,8 +33,9 @@ from patchkit.workflow import begin_trial, end_trial, recover, switch
 
 from . import private, running
 from .figures import Figures, Wanted, before, figures
+from .keeper import Keeper
 from .ledger import LOGS, Ledger, new_id, now
-from .record import BASELINE, CANDIDATE, Run, SetUse, Trial, as_json
+from .record import BASELINE, CANDIDATE, GRACE, Given, Run, SetUse, Trial, as_json
 from .sets import Asked, Tried, one_change, repository, several, tried
 from .statistics import compare
 
@@ -68,7 +69,7 @@ class Wishes(NamedTuple):
     given: Mapping[str, str] = {}
     keep: bool = False
     ready: running.Ready = running.Ready()
-    grace: float = 30.0
+    grace: float = GRACE
     wanted: Wanted = Wanted()
     goal: str | None = None
 
@@ -106,7 +107,11 @@ def conduct(options: Options, wishes: Wishes, ledger: Ledger, screen: Screen, wa
             _must_verify(session)
             seen = session.home.read_state()
             sets = {CANDIDATE: tried(session, wishes.candidate, wishes.given, only=wishes.only)}
-            confounded = several(wishes.candidate.bundles, wishes.candidate.settings)
+            applied = [] if seen is None else [one["name"] for one in seen["bundles"]]
+            confounded = several(
+                [name for name in wishes.candidate.bundles if name not in applied],
+                wishes.candidate.settings,
+            )
             if wishes.baseline is not None:
                 sets[BASELINE] = tried(session, wishes.baseline, wishes.given, only=wishes.only)
                 confounded = one_change(
@@ -116,7 +121,7 @@ def conduct(options: Options, wishes: Wishes, ledger: Ledger, screen: Screen, wa
             commands = {
                 name: placed(wishes.command, one.arguments, how) for name, one in sets.items()
             }
-            trial = _planned(session, wishes, sets, confounded)
+            trial = _planned(session, wishes, sets, confounded, applied)
             dead_end = warn(trial)
         course = _Course(session, signals, wishes, sets, commands, ledger, screen, trial, seen)
         report = course.run()
@@ -158,7 +163,11 @@ def _must_verify(session: Session) -> None:
 
 
 def _planned(
-    session: Session, wishes: Wishes, sets: Mapping[str, Tried], confounded: str | None
+    session: Session,
+    wishes: Wishes,
+    sets: Mapping[str, Tried],
+    confounded: str | None,
+    applied: Sequence[str],
 ) -> Trial:
     environ = session.options.environ
     return Trial(
@@ -173,10 +182,47 @@ def _planned(
         command=private.command(wishes.command),
         measure=None if wishes.measure is None else private.command(wishes.measure),
         append_args=wishes.append_args,
+        given=_given(session, wishes, applied),
         environ=private.environment({**environ, **wishes.given}, wishes.given),
         facts=facts_of(session),
         confounded=confounded,
     )
+
+
+def _given(session: Session, wishes: Wishes, applied: Sequence[str]) -> Given:
+    """What was asked for, without secrets."""
+    known = _secrets(session, wishes)
+    ready, texts, cwd = wishes.ready, wishes.wanted.texts, session.options.cwd
+
+    def told(words: Sequence[str]) -> tuple[str, ...]:
+        return tuple(private.text(word, known) for word in words)
+
+    return Given(
+        candidate=wishes.candidate.words(),
+        baseline=() if wishes.baseline is None else wishes.baseline.words(),
+        applied=tuple(applied),
+        only=wishes.only,
+        environ={key: private.clean(key, value) for key, value in wishes.given.items()},
+        repeat=wishes.repeat,
+        ready_url=None if ready.url is None else private.command((ready.url,))[0],
+        ready_pattern=None if ready.pattern is None else told((ready.pattern.pattern,))[0],
+        ready_timeout=ready.timeout,
+        grace=wishes.grace,
+        metric=told(texts.metric),
+        metric_json=told(texts.metric_json),
+        read=texts.read,
+        cwd=os.path.abspath(cwd) if cwd else None,
+    )
+
+
+def _secrets(session: Session, wishes: Wishes) -> list[str]:
+    """What no text of the record may have in it."""
+    settings = dict(wishes.candidate.settings)
+    if wishes.baseline is not None:
+        settings.update(wishes.baseline.settings)
+    variables = [session.options.environ, wishes.given, settings]
+    found = [value for one in variables for value in private.secrets(one)]
+    return [*found, *private.secrets({}, wishes.command, wishes.measure or ())]
 
 
 class _Course:
@@ -205,7 +251,7 @@ class _Course:
         self._trial = trial
         self._before: list[Chosen] = []
         self._fingerprint: str | None = None
-        self._secrets = private.secrets({**session.options.environ, **wishes.given})
+        self._secrets = _secrets(session, wishes)
         self._exit = 0
         self._ended_by: int | None = None
         self._notes: list[str] = []
@@ -218,15 +264,19 @@ class _Course:
         try:
             try:
                 self._ledger.write(self._trial)
+                self._ledger.reserve(self._trial.id, len(self._sets) * self._wishes.repeat)
             except BaseException:
                 end_trial(self._session, _Patient())
                 raise
+            keeper = Keeper(self._trial.id)
             try:
                 self._runs()
             except BaseException as error:
                 status = "interrupted" if isinstance(error, Interrupted) else "failed"
                 self._put_back(status)
                 raise
+            finally:
+                keeper.dismiss()
             self._put_back(self._status())
         finally:
             os.close(descriptor)
@@ -323,6 +373,8 @@ class _Course:
         finally:
             joined.leave()
         self._ended_by = outcome.signal
+        if outcome.lost is not None:
+            self._notes.append(f"the log of run {number} is not whole: {outcome.lost}")
         found = Figures({}, {}, [])
         if outcome.signal is None and outcome.problem is None and outcome.exit == 0:
             found = figures(wishes.wanted, outcome.output, options.cwd, marks)
@@ -339,7 +391,7 @@ class _Course:
             outcome.peak_memory_bytes,
             found.values,
             path,
-            tuple(private.text(line, self._secrets) for line in outcome.tail),
+            tuple(private.output(line, self._secrets) for line in outcome.tail),
         )
         return run, problem
 
@@ -372,6 +424,7 @@ class _Course:
                 # What is not recorded is lost; what is applied must not be left as it is for it.
                 self._notes.append(f"the record could not be written: {translate(error).message}")
                 self._exit = self._exit or Fault.exit_code
+            self._ledger.release(self._trial.id)
             end_trial(self._session, options.signals)
         except PatchkitError as error:
             error.detail = (

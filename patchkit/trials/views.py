@@ -14,7 +14,7 @@ from patchkit.fsio import Root
 from patchkit.options import common_options
 from patchkit.session import Options, Report, Session
 
-from . import board
+from . import again, board
 from .deadends import ledger_of
 from .ledger import Ledger
 from .reading import read_all
@@ -65,7 +65,7 @@ def revisit(settings: Settings, place: str | None, facts: str | None) -> int:
     settings.command = "trial revisit"
     records, remarks = read_all(ledger_of(Session(settings.options), place).folder)
     now = _facts(facts, settings.options)
-    found = woken(records, now)
+    found = woken(records, now, here(settings.options, place))
     remarks += [f"{trial}: {error.message}" for trial, error in unreadable(records)]
     report = Report(
         "trial revisit",
@@ -91,7 +91,29 @@ def _lines(found: Sequence[Woken]) -> list[str]:
         lines.append(f"  unblock  {one.unblock}")
         lines += [f"  changed  {fact}: {then or 'absent'} → {now or 'absent'}"
                   for fact, then, now in one.changed]  # fmt: skip
-        lines.append(f"  again    {one.command}")
+        lines += [f"  {label:8} {text}" for label, text in again_lines(one.command, one.hidden)]
+    return lines
+
+
+def here(options: Options, place: str | None) -> again.Here:
+    """The environment, the bundles and the ledger that this command line names, for one that is
+    to make a trial again."""
+    given = [("--python", options.python), ("--root", options.root)]
+    before = [(option, value, True) for option, value in given if value]
+    bundles = options.bundles or ()
+    before += [  # what is no folder is a repository's address
+        ("--bundles", one, os.path.isdir(os.path.join(options.cwd, one)))
+        for one in ((bundles,) if isinstance(bundles, str) else bundles)
+    ]
+    behind = [("--trials", os.path.expanduser(place), True)] if place else []
+    return again.Here(before, behind, options.cwd or None)
+
+
+def again_lines(command: str, hidden: Sequence[str]) -> list[tuple[str, str]]:
+    """(label, text) of how to make a trial again."""
+    lines = [("again", command)]
+    if hidden:
+        lines.append(("secrets", f"to be set or put in first: {', '.join(hidden)}"))
     return lines
 
 
@@ -192,7 +214,7 @@ def _write(path: str, text: str) -> None:
     folder, name = os.path.split(os.path.abspath(path))
     root = Root(folder)
     try:
-        root.replace(name, text.encode("utf-8", "surrogateescape"))
+        root.replace(name, text.encode("utf-8", "backslashreplace"))
     finally:
         root.close()
 

@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, filterwarnings
 from xml.etree.ElementTree import Element, fromstring
 
 from patchkit.errors import Refused
@@ -52,7 +53,7 @@ _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 
 def drawn(board: Board) -> list[Row]:
     """The trials that have a figure and something to hold it against."""
-    return [row for row in board.rows if row.ratio is not None or _is_base(row)]
+    return [row for row in board.rows if row.figures and (row.ratio is not None or _is_base(row))]
 
 
 def _is_base(row: Row) -> bool:
@@ -82,6 +83,7 @@ def svg(board: Board, width: float, *, name: str) -> Element | None:
     with matplotlib.rc_context(
         {
             "svg.fonttype": "none",
+            "text.parse_math": False,  # a unit may be a dollar
             "svg.hashsalt": name,
             "svg.id": name,
             "font.size": 9,
@@ -106,7 +108,10 @@ def svg(board: Board, width: float, *, name: str) -> Element | None:
             fontsize=8.5,
         )
         out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        with catch_warnings():
+            # The browser's fonts draw the text, whatever matplotlib's own one lacks.
+            filterwarnings("ignore", "Glyph .* missing from")
+            figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return _for_a_page(out.getvalue(), titles, _described(rows, board), name)
 
 
@@ -216,7 +221,9 @@ def _axis(board: Board, width: float) -> str:
     better = {"higher": "more is better", "lower": "less is better"}.get(metric.better or "")
     unit = f" [{metric.unit}]" if metric.unit else ""
     text = f"{metric.name}{unit} against the baseline, %"
-    return text + (f" ({better})" if better and width > 5 else "")
+    text += f" ({better})" if better and width > 5 else ""
+    # What XML has no place for would make the whole drawing unreadable.
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def _short(text: str, longest: int) -> str:
