@@ -210,7 +210,7 @@ def test_check_says_whether_it_is_up_to_date_and_baking_again_mends_it(
     "args",
     [
         [],
-        ["--user", "app:app", "--", "sh", "-c", 'exec "$@"', "a b", "$HOME", "é𝄞"],
+        ["--user", "1000:1000", "--", "sh", "-c", 'exec "$@"', "a b", "$HOME", "é𝄞"],
         ["--requirement", "patchkit-sets @ https://example.org/p-1-py3-none-any.whl"],
     ],
 )
