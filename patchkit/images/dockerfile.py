@@ -13,6 +13,9 @@ from patchkit.hooks import words
 #: Where the context lies in the image, and patchkit with an environment of its own.
 PLACE = "/opt/patchkit"
 PROGRAM = f"{PLACE}/venv/bin/patchkit"
+#: Where the base image's pip is, which the interpreter of another environment can run: pip's own
+#: option for that (--python) is not in the pip of every distribution still in use.
+_PIP = words.shell(["import os, pip; print(os.path.dirname(os.path.dirname(pip.__file__)))"])
 
 
 class Recipe(NamedTuple):
@@ -51,9 +54,9 @@ ENV PATCHKIT_PYTHON=${{PYTHON}} PATCHKIT_BUNDLES={PLACE}
 # patchkit has an environment of its own, so that it changes no other package of the image.
 RUN set -eu; umask 022; \\
     "$PATCHKIT_PYTHON" -m venv --clear --without-pip {PLACE}/venv; \\
-    if "$PATCHKIT_PYTHON" -m pip --version >/dev/null 2>&1; \\
-    then "$PATCHKIT_PYTHON" -m pip --python {PLACE}/venv/bin/python install --no-cache-dir \\
-        {requirement}; \\
+    if pip=$("$PATCHKIT_PYTHON" -c {_PIP} 2>/dev/null); \\
+    then PYTHONPATH="$pip" {PLACE}/venv/bin/python -m pip install --ignore-installed \\
+        --no-cache-dir {requirement}; \\
     else uv pip install --python {PLACE}/venv/bin/python --no-cache \\
         {requirement}; \\
     fi; \\
