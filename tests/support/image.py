@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pytest
+
 from tests import releases
 from tests.support.lab import needs_root, needs_tool
 
@@ -54,6 +56,9 @@ class Engine:
     def __init__(self, base: Path) -> None:
         needs_root()
         needs_tool("unshare", "setpriv", "chroot")
+        python = [f"{_PYTHON}/bin/python3", "-c", "import pip"]
+        if subprocess.run(python, check=False, capture_output=True).returncode:
+            pytest.skip("needs pip beside the interpreter that the tests' environment is of")
         self.base = base
         self._count = 0
         self._bound: list[str] = []
