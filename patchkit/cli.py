@@ -61,6 +61,7 @@ _BESIDE = {
     "sync": ("launch.cli", "sync", "Make the environment match [tool.patchkit] of a project."),
     "guard": ("launch.cli", "guard", "A check at the start of every interpreter, on request."),
     "hook": ("hooks.cli", "hook", "A snippet for systemd, Slurm, Kubernetes, Docker and others."),
+    "bake": ("images.cli", "bake", "A build context for an image that has the bundles."),
     "fleet": ("fleet.cli", "fleet", "Reports of many nodes, compared."),
     "fetch": ("releases.cli", "fetch", "The pristine files of a release, installed or not."),
     "port": ("carry.cli", "port", "Carry a bundle to other releases, by a merge that is checked."),

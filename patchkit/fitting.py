@@ -215,8 +215,9 @@ def _unsupported(view: Pristine, bundle: Bundle, target: Target, dist: Distribut
         f"no variant for {target.distribution} {dist.version}; there are: {ranges}",
         code="unsupported-release",
         bundle=bundle.name,
-        hint=f"carry it over: patchkit port {bundle.name} --to-installed; where an earlier"
-        " release was patched: patchkit revert --all --forget",
+        hint=f"carry it over: patchkit port {bundle.name} --to-installed (from another machine:"
+        f" --to {target.distribution}=={dist.version}); where an earlier release was patched:"
+        " patchkit revert --all --forget",
         detail=detail,
         data=data,
     )

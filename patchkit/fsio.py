@@ -598,13 +598,36 @@ def write_log(folders: Iterable[str], name: str, text: str) -> str | None:
 
 def move_tree(source: str, target: str) -> None:
     """Rename a folder of a cache (never one of an environment) to a new name; where that
-    is taken, to the name with a number."""
+    is taken, to the name with a number.
+
+    A folder of an image's lower layer is copied and removed: no rename moves it."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     free, number = target, 1
     while os.path.lexists(free):
         number += 1
         free = f"{target}.{number}"
-    os.rename(source, free)
+    try:
+        os.rename(source, free)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_away(source, free)
+
+
+def _copy_away(source: str, target: str) -> None:
+    """Copy a folder to a new name, whole or not at all; then remove it."""
+    import shutil
+
+    partial = f"{target}.part"
+    try:
+        if os.path.lexists(partial):
+            shutil.rmtree(partial)  # of one that was killed
+        shutil.copytree(source, partial, symlinks=True)
+        os.rename(partial, target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    shutil.rmtree(source)
 
 
 def check_movable(source: str, target: str) -> None:

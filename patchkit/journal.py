@@ -282,7 +282,8 @@ def _outside(home: Home, journal: dict[str, Any]) -> list[str]:
                 move_tree(source, target)
             except OSError as error:
                 warnings.append(
-                    f"the built kernels in {source} could not be set aside ({error.strerror});"
+                    f"the built kernels in {source} could not be set aside"
+                    f" ({error.strerror or error});"
                     " remove that folder before the next launch"
                 )
     prefix = journal["prefix"]

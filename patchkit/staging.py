@@ -408,13 +408,18 @@ def copy(
 
 
 def must_be_as_seen(root: Root, change: Change | Found) -> None:
-    """Raise :class:`DriftError` where a file is not what was computed from it."""
+    """Raise :class:`DriftError` where a file is not what was computed from it.
+
+    A second name makes an overlay file system copy a file of a lower layer up: if that had several
+    names there, its inode is another one then.  So what differs in the inode alone is read.
+    """
     status, seen = root.lstat(change.path), change.status
-    if (status is None) != (change.old is None) or (
-        status is not None
-        and seen is not None
-        and (status.st_ino, status.st_mtime_ns, status.st_size)
-        != (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+    if (status is None) != (change.old is None):
+        raise _changed_meanwhile(root, change.path)
+    if status is None or seen is None:
+        return
+    if (status.st_mtime_ns, status.st_size) != (seen.st_mtime_ns, seen.st_size) or (
+        status.st_ino != seen.st_ino and not same(ident_on_disk(root, change.path), change.old)
     ):
         raise _changed_meanwhile(root, change.path)
 

@@ -325,6 +325,8 @@ def make_venv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeVenv]:
 #: Modules about data (whole releases, thousands of examples, every system call) and not about
 #: the interpreter: all of their tests are slow.
 SLOW_MODULES = {
+    "test_images_context",
+    "test_images_layers",
     *(f"test_authoring_{name}" for name in ("capture", "import", "series")),
     *(
         "test_bundles_end_to_end",

@@ -118,7 +118,8 @@ def test_the_comparison_itself(expected: tuple[str, ...], printed: str, same: bo
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/launch.md", "docs/hooks.md", "docs/fleet.md"]
+    "document",
+    ["README.md", "docs/launch.md", "docs/hooks.md", "docs/fleet.md", "docs/images.md"],
 )
 def test_every_command_that_is_shown_prints_what_is_said(
     document: str, make_venv: MakeVenv, home: Path, child_env: dict[str, str]
