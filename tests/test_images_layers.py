@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -220,6 +221,17 @@ def test_a_read_only_container_launches_as_a_user_without_a_home(place: Place) -
     assert (silent.returncode, silent.stdout, silent.stderr) == (0, "", "")
     # It could write nothing if it wanted to.
     assert place.engine.start(replace(place.image, entrypoint=()), "touch", "/tmp/x").returncode
+
+
+def test_a_context_of_a_private_folder_is_read_by_every_user(place: Place) -> None:
+    private = place.engine.folder("private")
+    shutil.copytree(place.context, private, dirs_exist_ok=True)
+    for path in (private, *private.rglob("*")):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    image, _ = place.engine.build(private, place.one)
+    for command in (("list",), ("show", "b"), ("verify", "b", "settings")):
+        done = place.engine.start(replace(image, entrypoint=()), PATCHKIT, *command)
+        assert done.returncode == 0, done.stderr
 
 
 def test_what_a_further_layer_edits_is_not_launched(place: Place) -> None:

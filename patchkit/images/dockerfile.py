@@ -52,7 +52,8 @@ ENV PATCHKIT_PYTHON=${{PYTHON}} PATCHKIT_BUNDLES={PLACE}
 {root}COPY . {PLACE}/
 # All in one RUN: no layer holds half of it, and what does not verify gives no image.
 # patchkit has an environment of its own, so that it changes no other package of the image.
-RUN set -eu; umask 022; \\
+# The files of the context may have come with the modes of a private folder.
+RUN set -eu; umask 022; chmod -R a+rX {PLACE}; \\
     "$PATCHKIT_PYTHON" -m venv --clear --without-pip {PLACE}/venv; \\
     if pip=$("$PATCHKIT_PYTHON" -c {_PIP} 2>/dev/null); \\
     then PYTHONPATH="$pip" {PLACE}/venv/bin/python -m pip install --ignore-installed \\
