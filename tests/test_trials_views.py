@@ -42,7 +42,7 @@ def record(name: str, number: int = 1, **changes: Any) -> dict[str, Any]:
     base = changes.pop("base", ())
     return {
         "schema": 1,
-        "id": f"20260201-{number:06d}-{name}-00000{number}",
+        "id": f"20260201-{number:06d}-{name}-{number:06d}",
         "name": name,
         "kind": "run",
         "status": "finished",
