@@ -456,3 +456,30 @@ def test_what_was_merged_and_fails_an_assertion_is_mended_by_hand(acme: Releases
     (outcome,) = acme.port("--continue")["releases"]
     assert outcome["state"] == "ported"
     assert "gate" not in acme.applied("1.1", {PATH: later})[PATH]
+
+
+def test_a_file_that_two_parts_of_a_patch_came_to_change_is_written_once() -> None:
+    """The second of two diffs would else take back what the first one brings."""
+    from patchkit.carry.series import patch_text
+    from patchkit.model import FileState
+    from patchkit.porting.model import FileResult, PatchResult
+    from patchkit.writing.headers import Head
+
+    class Target:
+        def state(self, path: str) -> FileState | None:
+            return FileState("file", 0o644, b"one\ntwo\n")
+
+    files = (
+        FileResult("merged", "a.py", "b.py", data=b"one, more\ntwo\n"),
+        FileResult("merged", "c.py", "b.py", data=b"one, more\ntwo, too\n"),
+    )
+    target: Any = Target()
+    made = patch_text(
+        PatchResult("p", "merged", files),
+        target,
+        {},
+        Head.of(b"--- a/b.py\n+++ b/b.py\n@@ -1 +1 @@\n-a\n+b\n", "p"),
+        "",
+    )
+    assert made.count(b"diff --git") == 1
+    assert b"-one\n" in made and b"+one, more\n+two, too\n" in made
