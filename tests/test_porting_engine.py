@@ -365,3 +365,34 @@ def test_a_def_that_moved_into_a_file_that_the_patch_changes_too() -> None:
         data = ported.contents["pkg/two.py"] or b""
         assert ported.outcome in ("merged", "offset")
         assert b"TWO = 22" in data and b"[kept, name] * size" in data
+
+
+@pytest.mark.parametrize("last", ["pkg/two.py", PATH])
+def test_two_conflicts_in_one_file_are_resolved_together(last: str) -> None:
+    more = "".join(f"        step_{n} = len(name) + size * {n}\n" for n in range(6))
+    longer = TWO_DEFS.replace("        return [kept]", f"{more}        return [kept]")
+    here, there = _split_in_two()
+    there = there.replace("        return [kept]", f"{more}        return [kept]")
+    there = there.replace("[kept] * size", "[kept] * len(name)")
+    base = {PATH: longer, "pkg/two.py": "    TWO = 2\n    END = 3\n"}
+    theirs = {PATH: here, "pkg/two.py": "    TWO = 5\n    END = 3\n\n" + there}
+    ours = {
+        "pkg/two.py": base["pkg/two.py"].replace("TWO = 2", "TWO = 22"),
+        PATH: longer.replace("[kept] * size", "[kept, name] * (size + 1)"),
+    }
+    changed = patch({path: ours[path] for path in sorted(ours, key=lambda path: path == last)})
+    ported = port(DictTree(base), DictTree(theirs), [changed])
+    assert not ported.contents
+    # The one that comes last shows both, or says where the def went.
+    assert [file.path for file in ported.conflicts] == ["pkg/two.py", last]
+    shown = ported.conflicts[-1]
+    assert shown.marked is not None and shown.theirs == text(theirs[last])
+    assert b"[kept, name] * (size + 1)" in shown.marked
+    assert last == PATH or b"TWO = 22" in shown.marked
+    merged = (
+        text(theirs["pkg/two.py"])
+        .replace(b"TWO = 5", b"TWO = 22")
+        .replace(b"[kept] * len(name)", b"[kept, name] * (len(name) + 1)")
+    )
+    done = resume(ported, {("p", "pkg/two.py"): merged})
+    assert done.outcome == "merged" and done.contents == {"pkg/two.py": merged}

@@ -89,9 +89,15 @@ def port(
         held = dict(after.changed)
         files: list[FileResult] = []
         for edit in patch.files:
-            files += carrier.carry(edit)
-            for result in files:  # a def may go where the next file of the patch is
+            for result in carrier.carry(edit):
+                # What a def moved into may be a file of the patch, too: one text for both.
+                earlier = next((f for f in files if f.path == result.path and f.marked), None)
+                if earlier is not None and result.marked is not None:
+                    result = result._replace(theirs=earlier.theirs)
+                files.append(result)
                 _take(after, result)
+                if result.path is not None and result.marked is not None:
+                    after.changed[result.path] = result.marked
         files = carrier.checked(files)
         for edit in patch.files:
             _leave(before, edit)
