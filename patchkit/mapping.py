@@ -223,6 +223,7 @@ def map_patch(files: Sequence[FilePatch], known: Known) -> Mapping:
     Raises :class:`Refused` with the candidates where more than one mapping fits, or none.
     """
     groups: dict[str, list[FilePatch]] = defaultdict(list)
+    files = [_by_known_name(file, known) for file in files]
     for file in files:
         groups[_form(file)].append(file)
     chosen: dict[str, tuple[int, str]] = {}
@@ -316,6 +317,19 @@ def _checked(file: FilePatch, old: str | None, new: str | None) -> Mapped:
 
 def _is_plain(file: FilePatch) -> bool:
     return file.change == "modify" and not file.git
+
+
+def _by_known_name(file: FilePatch, known: Known) -> FilePatch:
+    """A file under two names (``x.py.orig`` and a path): if no file is called as the better
+    one says, and some are as the other, it goes by that one."""
+    if not _is_plain(file) or file.old_path is None or file.new_path is None:
+        return file
+    better = _header_path(file)
+    other = file.old_path if better == file.new_path else file.new_path
+    names = better.rpartition("/")[2], other.rpartition("/")[2]
+    if names[0] == names[1] or known.named({names[0]}) or not known.named({names[1]}):
+        return file
+    return file._replace(old_path=other, new_path=other)
 
 
 def _name_rank(path: str) -> tuple[int, int, int]:

@@ -208,6 +208,14 @@ def test_what_is_suggested_fails_before_and_holds_after(
     assert [line for line in expected if line not in lines] == []
 
 
+def test_a_remark_that_goes_with_a_change_of_code_proves_nothing(lab: Lab) -> None:
+    before = BEFORE.replace(b"    log", b"    # whichever of the two it is\n    log")
+    after = before.replace(b"of the two it", b"of them it").replace(b"if a or b", b"if a or b or 1")
+    (file,) = parse(lab.diff({"acme/gate.py": before}, {"acme/gate.py": after}), "").files
+    found = suggestions("acme", "acme/gate.py", before, after, list(blocks(file)))
+    assert found and not any("whichever" in (one.text or "") for one in found)
+
+
 def test_a_substitution_becomes_a_patch_with_its_assertions(lab: Lab) -> None:
     site = lab.site(ACME)
     before = site.picture()

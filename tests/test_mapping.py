@@ -560,6 +560,12 @@ def test_a_backup_beside_the_file_found_by_itself(path: str) -> None:
     assert (file.old, file.new) == ("sglang/version.py", "sglang/version.py")
 
 
+def test_a_bare_backup_of_a_file_that_an_absolute_path_names() -> None:
+    site = "/usr/lib/python3/dist-packages"
+    (file,) = mapped(f"common.py.origin | {site}/sglang/srt/utils/common.py").files
+    assert (file.old, file.new) == ("sglang/srt/utils/common.py", "sglang/srt/utils/common.py")
+
+
 def test_a_name_of_which_strip_leaves_nothing() -> None:
     (file,) = map_stripped(files("version.py | ../version.py"), 1).files
     assert (file.old, file.new) == ("version.py", "version.py")

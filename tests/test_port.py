@@ -448,7 +448,9 @@ def test_what_was_merged_and_fails_an_assertion_is_mended_by_hand(acme: Releases
     assert later != OLD
     acme.add("1.1", {PATH: later})
     acme.bundle(DONE, gate)
-    folder = Path(acme.port("--to", "1.1", check=3)["releases"][0]["folder"])
+    done = acme.run("port", "b", "--to", "1.1", check=3)
+    assert 'versions = "!=1.1"' in done.stderr and "merge the files" not in done.stderr
+    folder = acme.lab.bundles / ".port/b"
     merged = (folder / f"1/{PATH}").read_text()
     assert ALPHA[2] in merged and "gate" in merged
     assert "not yet" in acme.run("port", "b", "--continue", check=3).stderr
@@ -456,3 +458,30 @@ def test_what_was_merged_and_fails_an_assertion_is_mended_by_hand(acme: Releases
     (outcome,) = acme.port("--continue")["releases"]
     assert outcome["state"] == "ported"
     assert "gate" not in acme.applied("1.1", {PATH: later})[PATH]
+
+
+def test_a_file_that_two_parts_of_a_patch_came_to_change_is_written_once() -> None:
+    """The second of two diffs would else take back what the first one brings."""
+    from patchkit.carry.series import patch_text
+    from patchkit.model import FileState
+    from patchkit.porting.model import FileResult, PatchResult
+    from patchkit.writing.headers import Head
+
+    class Target:
+        def state(self, path: str) -> FileState | None:
+            return FileState("file", 0o644, b"one\ntwo\n")
+
+    files = (
+        FileResult("merged", "a.py", "b.py", data=b"one, more\ntwo\n"),
+        FileResult("merged", "c.py", "b.py", data=b"one, more\ntwo, too\n"),
+    )
+    target: Any = Target()
+    made = patch_text(
+        PatchResult("p", "merged", files),
+        target,
+        {},
+        Head.of(b"--- a/b.py\n+++ b/b.py\n@@ -1 +1 @@\n-a\n+b\n", "p"),
+        "",
+    )
+    assert made.count(b"diff --git") == 1
+    assert b"-one\n" in made and b"+one, more\n+two, too\n" in made

@@ -205,3 +205,33 @@ def test_line_ends_are_those_of_the_release() -> None:
     ported = carried(base, base.replace("return 1", "return 2"), theirs)
     assert outcomes(ported) == ["merged"]
     assert only(ported).data == theirs.replace(b"return 1", b"return 2")
+
+
+OPTIONS = """
+    def options(group, kw):
+        group.add_argument("--size", **kw["size"])
+        group.add_argument(
+            "--share-of-memory", **kw["share_of_memory"]
+        )
+        group.add_argument("--kind", **kw["kind"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("upstream", "expected"), [("number_of_blocks", set()), ("memory_in_gib", {"doubled"})]
+)
+def test_calls_that_begin_alike_are_one_change_only_where_they_say_the_same(
+    upstream: str, expected: set[str]
+) -> None:
+    def option(name: str, more: str = "") -> str:
+        flag = name.replace("_", "-")
+        return f"""        group.add_argument(
+            "--{flag}",{more} **kw["{name}"]
+        )
+"""
+
+    kind = '        group.add_argument("--kind"'
+    ours = OPTIONS.replace(kind, option("memory_in_gib") + kind)
+    theirs = OPTIONS + option(upstream, " type=float,")
+    merged = ours + option(upstream, " type=float,")
+    assert codes(OPTIONS, ours, theirs, merged) == expected

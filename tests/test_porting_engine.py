@@ -198,3 +198,201 @@ def test_a_chain_does_not_forget_what_one_release_had_and_the_next_took_back() -
     chain = port_chain(trees, [patch({PATH: PATCHED})])
     assert chain.steps[0] == "upstream"
     assert chain.last.contents[PATH] == text(PATCHED) + b"\nX = 1\n"
+
+
+RUNNER = """
+    from pkg.weights import Weights
+
+
+    class Runner(Weights):
+        def table(self):
+            return [
+                (1, self.load_weights),
+                (2, self.drop_weights),
+            ]
+"""
+WEIGHTS = """
+    class Weights:
+        def load_weights(self, name):
+            self.weights[name] = read(name)
+            return self.weights[name]
+
+        def drop_weights(self, name):
+            del self.weights[name]
+            return name
+"""
+
+
+@pytest.mark.parametrize("inherits", [True, False])
+def test_a_method_that_a_class_takes_from_another_file_must_still_be_inherited(
+    inherits: bool,
+) -> None:
+    ours = {
+        "pkg/run.py": RUNNER.replace(
+            "(1, self.load_weights),",
+            "(1, self.load_weights),\n                (3, self.check_weights),",
+        ),
+        "pkg/weights.py": WEIGHTS.replace(
+            "        def drop",
+            "        def check_weights(self, name):\n            return name in self.weights\n\n"
+            "        def drop",
+        ),
+    }
+    run = RUNNER.replace("(2,", "(4,")
+    if not inherits:
+        run = run.replace("(Weights)", "").replace("self.load", "self.store.load")
+        run = run.replace("self.drop", "self.store.drop")
+    sized = WEIGHTS.replace("class Weights:", "class Weights:\n        size = 1\n")
+    theirs = {"pkg/run.py": run, "pkg/weights.py": sized}
+    base = DictTree({"pkg/run.py": RUNNER, "pkg/weights.py": WEIGHTS})
+    ported = port(base, DictTree(theirs), [patch(ours)])
+    if inherits:
+        assert ported.outcome in ("merged", "offset")
+        assert b"self.check_weights" in (ported.contents["pkg/run.py"] or b"")
+        return
+    assert ported.outcome == "conflict" and "pkg/run.py" not in ported.contents
+    (file,) = ported.conflicts
+    assert [one.message for one in file.problems] == [
+        "self.check_weights is of Weights there, which Runner does not inherit"
+    ]
+    assert file.marked is not None
+    fixed = file.marked.replace(b"self.check", b"self.store.check")
+    assert resume(ported, {("p", "pkg/run.py"): fixed}).contents["pkg/run.py"] == fixed
+
+
+LIMITS = """
+    import os
+
+    # leave time for what comes behind the load
+    LOAD_TIMEOUT_SECONDS = 480  # of the slowest rank
+
+    NAMES_TO_LOAD = [
+        "first_weight_name",
+        "second_weight_name",
+    ]
+
+
+    def load(path):
+        return wait(path, LOAD_TIMEOUT_SECONDS, NAMES_TO_LOAD)
+"""
+LIMITS_PATCHED = LIMITS.replace("= 480", "= 1800").replace(
+    '        "second_weight_name",\n',
+    '        "second_weight_name",\n        "third_weight_name",\n',
+)
+
+
+def _moved_limits() -> tuple[str, str]:
+    start, end = LIMITS.index("    LOAD_TIMEOUT"), LIMITS.index("\n\n    def load")
+    here = LIMITS[:start] + "    from pkg.limits import *\n" + LIMITS[end:]
+    return here, "    import sys\n\n" + LIMITS[start:end]
+
+
+def test_a_constant_that_moved_to_another_file_takes_its_change_along() -> None:
+    here, there = _moved_limits()
+    ported = carried(LIMITS, LIMITS_PATCHED, {PATH: here, "pkg/limits.py": there})
+    assert ported.outcome == "merged"
+    assert set(ported.contents) == {"pkg/limits.py"}
+    assert ported.contents["pkg/limits.py"] == text(
+        there.replace("= 480", "= 1800").replace(
+            '        "second_weight_name",\n',
+            '        "second_weight_name",\n        "third_weight_name",\n',
+        )
+    )
+
+
+@pytest.mark.parametrize("case", ["two places", "another value", "there before"])
+def test_a_constant_that_has_no_one_place_is_a_conflict(case: str) -> None:
+    here, there = _moved_limits()
+    base = {PATH: text(LIMITS)}
+    files = {PATH: here, "pkg/limits.py": there}
+    if case == "two places":
+        files["pkg/others.py"] = there
+    elif case == "another value":
+        files["pkg/limits.py"] = there.replace("= 480", "= 600").replace("first_weight", "weight")
+    else:
+        base["pkg/limits.py"] = text(there + "    X = 1\n")
+    ported = carried(base, LIMITS_PATCHED, files)
+    assert ported.outcome == "conflict" and not ported.contents
+
+
+TWO_DEFS = """
+    import os
+
+
+    def first_of_two(name, size):
+        kept = os.path.join(name, "first")
+        return [kept] * size
+
+
+    def second_of_two(name, size):
+        kept = os.path.join(name, "second")
+        return {kept: size}
+
+
+    def stays_here(name):
+        return name
+"""
+
+
+def _split_in_two() -> tuple[str, str]:
+    start, end = TWO_DEFS.index("    def first"), TWO_DEFS.index("    def stays")
+    return TWO_DEFS[:start] + TWO_DEFS[end:], "    import os\n\n\n" + TWO_DEFS[start:end]
+
+
+def test_two_defs_that_moved_to_one_file_both_take_their_changes_along() -> None:
+    here, there = _split_in_two()
+    ours = TWO_DEFS.replace("[kept] * size", "[kept, name] * size").replace(
+        "{kept: size}", "{kept: size + 1}"
+    )
+    ported = carried(TWO_DEFS, ours, {PATH: here, "pkg/two.py": there})
+    assert ported.outcome in ("merged", "offset")
+    data = ported.contents["pkg/two.py"] or b""
+    assert b"[kept, name] * size" in data and b"{kept: size + 1}" in data
+
+
+def test_a_def_that_moved_into_a_file_that_the_patch_changes_too() -> None:
+    here, there = _split_in_two()
+    base = {PATH: TWO_DEFS, "pkg/two.py": "    TWO = 2\n    END = 3\n"}
+    theirs = {PATH: here, "pkg/two.py": base["pkg/two.py"] + "\n" + there}
+    changed = patch(
+        {
+            "pkg/two.py": base["pkg/two.py"].replace("TWO = 2", "TWO = 22"),
+            PATH: TWO_DEFS.replace("[kept] * size", "[kept, name] * size"),
+        }
+    )
+    for order in (changed, changed._replace(files=changed.files[::-1])):
+        ported = port(DictTree(base), DictTree(theirs), [order])
+        data = ported.contents["pkg/two.py"] or b""
+        assert ported.outcome in ("merged", "offset")
+        assert b"TWO = 22" in data and b"[kept, name] * size" in data
+
+
+@pytest.mark.parametrize("last", ["pkg/two.py", PATH])
+def test_two_conflicts_in_one_file_are_resolved_together(last: str) -> None:
+    more = "".join(f"        step_{n} = len(name) + size * {n}\n" for n in range(6))
+    longer = TWO_DEFS.replace("        return [kept]", f"{more}        return [kept]")
+    here, there = _split_in_two()
+    there = there.replace("        return [kept]", f"{more}        return [kept]")
+    there = there.replace("[kept] * size", "[kept] * len(name)")
+    base = {PATH: longer, "pkg/two.py": "    TWO = 2\n    END = 3\n"}
+    theirs = {PATH: here, "pkg/two.py": "    TWO = 5\n    END = 3\n\n" + there}
+    ours = {
+        "pkg/two.py": base["pkg/two.py"].replace("TWO = 2", "TWO = 22"),
+        PATH: longer.replace("[kept] * size", "[kept, name] * (size + 1)"),
+    }
+    changed = patch({path: ours[path] for path in sorted(ours, key=lambda path: path == last)})
+    ported = port(DictTree(base), DictTree(theirs), [changed])
+    assert not ported.contents
+    # The one that comes last shows both, or says where the def went.
+    assert [file.path for file in ported.conflicts] == ["pkg/two.py", last]
+    shown = ported.conflicts[-1]
+    assert shown.marked is not None and shown.theirs == text(theirs[last])
+    assert b"[kept, name] * (size + 1)" in shown.marked
+    assert last == PATH or b"TWO = 22" in shown.marked
+    merged = (
+        text(theirs["pkg/two.py"])
+        .replace(b"TWO = 5", b"TWO = 22")
+        .replace(b"[kept] * len(name)", b"[kept, name] * (len(name) + 1)")
+    )
+    done = resume(ported, {("p", "pkg/two.py"): merged})
+    assert done.outcome == "merged" and done.contents == {"pkg/two.py": merged}

@@ -362,3 +362,101 @@ def test_a_struct_of_c_that_both_sides_add_is_not_there_twice() -> None:
     theirs = base + "\n" + struct.replace("data", "other")
     ported = carried(base, ours, theirs, "pkg/k.cuh")
     assert ported.outcome == "conflict" and problems(ported) == {"doubled"}
+
+
+GUARDED = """
+    def choose(runner):
+        if runner.small:
+            width = 1
+        elif (
+            runner.mixed is not None
+            or runner.linear is not None
+        ):
+            # layer 0 may hold nothing
+            width = runner.pool.width()
+        return width
+"""
+
+
+def test_a_change_beside_one_that_upstream_rewrote_takes_both() -> None:
+    ours = GUARDED.replace(
+        "or runner.linear is not None\n",
+        'or runner.linear is not None\n            or hasattr(runner.pool, "width")\n',
+    ).replace("# layer 0 may hold nothing", "# layer 0 may hold nothing, or another kind")
+    theirs = GUARDED.replace("runner.mixed", "mixed(runner.config)").replace(
+        "runner.linear", "linear(runner.config)"
+    )
+    ported = carried(GUARDED, ours, theirs)
+    assert outcomes(ported) == ["merged"]
+    assert ported.contents[PATH] == text(
+        ours.replace("runner.mixed", "mixed(runner.config)").replace(
+            "runner.linear", "linear(runner.config)"
+        )
+    )
+
+
+CHUNKED = """
+    def chunks(items, limit):
+        for item in items:
+            if item.done:
+                continue
+
+            # One pass for each item where it can be cut.
+            # Fall back to one pass for all.
+            alone = all(len(part.spans) == 1 for part in item.parts)
+
+            if alone:
+                yield one(item, limit)
+"""
+
+
+def test_a_changed_statement_is_found_where_upstream_took_out_the_comments_before_it() -> None:
+    ours = CHUNKED.replace(
+        "for all.\n", "for all, which\n            # an odd item takes as well.\n"
+    ).replace("item.parts)", "item.parts) and not any(part.odd for part in item.parts)")
+    start, end = CHUNKED.index("            # One"), CHUNKED.index("            alone")
+    info = "            info = Info(item=item, limit=limit)\n\n"
+    theirs = (CHUNKED[:start] + info + CHUNKED[end:]).replace("parts)\n\n", "parts)\n")
+    ported = carried(CHUNKED, ours, theirs)
+    assert outcomes(ported) == ["merged"]
+    data = ported.contents[PATH]
+    assert data is not None
+    assert b"# Fall back to one pass for all, which\n" in data and b"# One pass" not in data
+    assert b"        # an odd item takes as well.\n        alone = all(" in data
+    assert b"and not any(part.odd for part in item.parts)\n        if alone" in data
+
+
+def test_a_statement_that_stands_twice_is_not_found_by_its_text_alone() -> None:
+    start, end = CHUNKED.index("            # One"), CHUNKED.index("            alone")
+    twice = CHUNKED[end : CHUNKED.index("\n\n            if alone")] + "\n"
+    ours = CHUNKED.replace(
+        "for all.\n", "for all, which\n            # an odd item takes as well.\n"
+    ).replace("item.parts)", "item.parts) and not any(part.odd for part in item.parts)")
+    theirs = CHUNKED[:start] + twice + "            check(alone)\n" + CHUNKED[end:]
+    assert carried(CHUNKED, ours, theirs).outcome == "conflict"
+
+
+def test_a_def_that_the_release_has_in_another_form_is_named() -> None:
+    base = """
+        class A:
+            def run(self):
+                return 1
+
+
+        def last():
+            return 0
+    """
+    new = """
+        class B(A):
+            def run(self):
+                return {}
+
+
+    """
+    at = base.index("        def last")
+    ours = base[:at] + new.format(2).lstrip("\n").rstrip(" ") + base[at:]
+    theirs = base[:at] + new.format("super().run() + 1").lstrip("\n").rstrip(" ") + base[at:]
+    ported = carried(base, ours, theirs.replace("return 0", "return 9"))
+    assert ported.outcome == "conflict"
+    reasons = [hunk.reason for hunk in only(ported).hunks]
+    assert reasons == ["the release has B already, in another form"]

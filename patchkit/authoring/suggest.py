@@ -23,6 +23,8 @@ MOST = 6
 _SHORT = 6
 # And one that is longer is rather prose or data.
 _LONG = 100
+#: How a line begins that is no code.
+_REMARKS = ("#", '"""', "'''", "//")
 
 
 class Block(NamedTuple):
@@ -73,7 +75,8 @@ def suggestions(
     if before is None:
         return _of_new_file(Assertion("assert", distribution, path), after)
     found: list[Assertion] = []
-    for block in changes:
+    # What a remark says proves nothing of the code.
+    for block in [one for one in changes if not _remarks(one)] or changes:
         for candidate in _candidates(distribution, path, before, after, block):
             if candidate in found:
                 break
@@ -83,6 +86,11 @@ def suggestions(
         if len(found) >= MOST:
             break
     return found
+
+
+def _remarks(block: Block) -> bool:
+    lines = (text.strip() for _, text in (*block.old, *block.new))
+    return all(not text or text.startswith("#") for text in lines)
 
 
 def _of_new_file(bare: Assertion, after: bytes) -> list[Assertion]:
@@ -141,7 +149,7 @@ def _texts(bare: Assertion, block: Block, within: str | None) -> Iterator[Assert
     reads it."""
     lines = sorted({text.strip() for _, text in block.new}, key=_rank)
     for text in lines[:8]:
-        if len(text) >= _SHORT and not text.startswith(("#", '"""', "'''", "//")):
+        if len(text) >= _SHORT and not text.startswith(_REMARKS):
             yield from ways(bare._replace(text=text), within)
 
 

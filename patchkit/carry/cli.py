@@ -107,10 +107,13 @@ def _report(bundle: str, outcomes: list[Outcome], *, dry_run: bool) -> Report:
     )
     for one in conflicts:
         if one.folder is not None:
-            report.notes.append(
-                f"merge the files in {one.folder}, then: patchkit port {bundle} --continue"
-                f" (or --abort)"
-            )
+            todo = f"merge the files in {one.folder}"
+            if not any(file["outcome"] == "conflict" for file in one.files):
+                todo = (
+                    f"see to it in {one.folder}, or give an assertion that the release outgrew"
+                    f' a range in the manifest (versions = "!={one.version}")'
+                )
+            report.notes.append(f"{todo}, then: patchkit port {bundle} --continue (or --abort)")
     return report
 
 

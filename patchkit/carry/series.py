@@ -9,6 +9,7 @@ from typing import NamedTuple
 from patchkit.mapping import Mapped
 from patchkit.model import Variant
 from patchkit.porting.edits import edit
+from patchkit.porting.engine import last_of_each
 from patchkit.porting.model import FileResult, PatchEdit, PatchResult
 from patchkit.releases.sources import Release
 from patchkit.stack import Stack
@@ -69,7 +70,7 @@ def patch_text(
 def _diffs(
     files: Sequence[FileResult], target: Release, before: dict[str, Side | None], lead: str
 ) -> Iterator[bytes]:
-    for file in files:
+    for file in last_of_each(files):
         old_path = file.removed or file.path
         old = None if old_path is None else _now(old_path, target, before)
         new = None

@@ -10,7 +10,7 @@ that a block lands in its twin, and needs minutes for a file of 6,000 lines.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 # An item that occurs more often than this between two anchors says nothing of the place.
 _FREQUENT = 16
@@ -46,6 +46,27 @@ def align(a: Sequence[Hashable], b: Sequence[Hashable]) -> Map:
             work.append((alo, i, blo, j))
             alo, blo = i + 1, j + 1
         work.append((alo, ahi, blo, bhi))
+    return found
+
+
+def align_by(a: Sequence[Hashable], b: Sequence[Hashable], says: Callable[[Hashable], bool]) -> Map:
+    """As :func:`align`, by the items that say something first, and the others between them:
+    a blank line that stands once keeps no statement from its place.
+
+    >>> align("x.", ".x")
+    [-1, 0]
+    >>> align_by("x.", ".x", str.isalpha)
+    [1, -1]
+    """
+    found = align(
+        [item if says(item) else ("a", n) for n, item in enumerate(a)],
+        [item if says(item) else ("b", n) for n, item in enumerate(b)],
+    )
+    alo = blo = 0
+    for i, j in [*((i, j) for i, j in enumerate(found) if j >= 0), (len(a), len(b))]:
+        for n, place in enumerate(align(a[alo:i], b[blo:j])):
+            found[alo + n] = -1 if place < 0 else blo + place
+        alo, blo = i + 1, j + 1
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -588,23 +589,28 @@ def _has(exports: Exports, module: str, name: str) -> bool | None:
 
 def _lines_doubled(sides: Sides) -> list[Problem]:
     """A line that ours and theirs each added to base stands in the result once, not twice."""
-    counts = []
-    for source in (sides.base, sides.ours, sides.theirs, sides.merged):
-        known = source.names(sides.renames if source in (sides.theirs, sides.merged) else {})
-        counts.append(
+    sources = (sides.base, sides.ours, sides.theirs, sides.merged)
+    found = []
+    for source in sources:
+        known = source.names(sides.renames if source in sources[2:] else {})
+        found.append(
             Counter(
                 (_stem(known[owner]) if source.python else "", line.strip())
                 for owner, line in zip(source.owners, source.lines, strict=True)
-                if _distinctive(line)
             )
         )
-    base, ours, theirs, merged = counts
+    base, ours, theirs, merged = (
+        Counter({key: count for key, count in lines.items() if _distinctive(key[1])})
+        for lines in found
+    )
     doubled: dict[str, list[bytes]] = {}
     added: Counter[str] = Counter()
     for key, count in (ours - base).items():
         scope, line = key
         added[scope] += count
         if theirs[key] > base[key] and merged[key] > max(ours[key], theirs[key]):
+            if base[key] and line.endswith((b"(", b"[", b"{")) and _apart(scope, *found[:3]):
+                continue
             doubled.setdefault(scope, []).append(line)
     # A line or two of many may be the same by chance; of a change that upstream made in its
     # own words, most are.
@@ -613,6 +619,21 @@ def _lines_doubled(sides: Sides) -> list[Problem]:
         for scope, lines in doubled.items()
         if len(lines) * 2 >= added[scope]
     ]
+
+
+_Lines = Counter[tuple[str, bytes]]
+
+
+def _apart(scope: str, base: _Lines, ours: _Lines, theirs: _Lines) -> bool:
+    """Whether what ours and theirs each add to a scope is about other things: both have words
+    that are new there, and none in common."""
+
+    def said(lines: _Lines) -> set[bytes]:
+        return {w for s, line in lines if s == scope for w in re.findall(rb"[A-Za-z_]\w*", line)}
+
+    known = said(base)
+    mine, yours = said(ours - base) - known, said(theirs - base) - known
+    return bool(mine and yours) and not mine & yours
 
 
 def _readable(line: bytes) -> str:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from .checks import Sides, judge
 from .exports import exports
+from .inherited import no_more_inherited
 from .marks import marked, unresolved
 from .merge import Edit, Merged, Part, apply_edits, merge
 from .model import (
@@ -85,9 +86,22 @@ def port(
     results = []
     for patch in patches:
         carrier = _Carrier(before, after, patch.name, resolved or {})
-        files = [result for edit in patch.files for result in carrier.carry(edit)]
+        held = dict(after.changed)
+        files: list[FileResult] = []
+        for edit in patch.files:
+            for result in carrier.carry(edit):
+                # What a def moved into may be a file of the patch, too: one text for both.
+                earlier = next((f for f in files if f.path == result.path and f.marked), None)
+                if earlier is not None and result.marked is not None:
+                    result = result._replace(theirs=earlier.theirs)
+                files.append(result)
+                _take(after, result)
+                if result.path is not None and result.marked is not None:
+                    after.changed[result.path] = result.marked
+        files = carrier.checked(files)
         for edit in patch.files:
             _leave(before, edit)
+        after.changed = held
         for result in files:
             _take(after, result)
         outcome = worst(file.outcome for file in files)
@@ -143,7 +157,7 @@ def _edits(ported: Ported) -> tuple[PatchEdit, ...]:
     there: set[str] = set()
     for patch in ported.patches:
         files = []
-        for file in patch.files:
+        for file in last_of_each(patch.files):
             if file.removed is not None and file.data is None:
                 files.append(FileEdit(file.removed, None, None))
             elif file.path is not None and file.data is not None:
@@ -154,6 +168,13 @@ def _edits(ported: Ported) -> tuple[PatchEdit, ...]:
                 there.add(file.path)
         made.append(PatchEdit(patch.name, tuple(files)))
     return tuple(made)
+
+
+def last_of_each(files: Sequence[FileResult]) -> list[FileResult]:
+    """The files of a patch, each path that is written once: the last has what those before
+    it brought (a def that moved into a file that the patch changes as well)."""
+    last = {file.path: number for number, file in enumerate(files) if file.data is not None}
+    return [f for n, f in enumerate(files) if f.data is None or last[f.path] == n]
 
 
 def _leave(before: Overlay, edit: FileEdit) -> None:
@@ -184,6 +205,16 @@ class _Carrier:
     def carry(self, edit: FileEdit) -> list[FileResult]:
         """One file of the patch; more results where defs of it moved to other files."""
         return [self._resolve(result) for result in self._carry(edit)]
+
+    def checked(self, results: list[FileResult]) -> list[FileResult]:
+        """The files of the patch, judged together; what a person merged is theirs to say."""
+        for number, problem in no_more_inherited(results).items():
+            one = results[number]
+            if (self.name, one.path or "") not in self.resolved:
+                results[number] = one._replace(
+                    outcome="conflict", problems=(problem,), data=None, marked=one.data
+                )
+        return results
 
     def _carry(self, edit: FileEdit) -> list[FileResult]:
         if edit.old is None:
@@ -285,13 +316,16 @@ class _Carrier:
         for part in lost:
             name = outermost_missing(part.scope, base, there)
             elsewhere.setdefault(name, []).append(part)
-        followed: list[FileResult] = []
         settled: dict[Part, tuple[Outcome, str]] = {}
+        moved: dict[str, list[tuple[str, list[Part], Found]]] = {}
+        for name, parts in _of_constants(base, theirs, proposal.parts).items():
+            place = self.moves.constant(base, name)
+            if place is not None:
+                moved.setdefault(place.path, []).append((name, parts, place))
         for name, parts in elsewhere.items():
             found = self.moves.definition(base, name)
             if isinstance(found, Found):
-                followed.append(self._followed(sources, name, parts, found))
-                settled.update((part, ("gone", f"it goes to {found.path}")) for part in parts)
+                moved.setdefault(found.path, []).append((name, parts, found))
             elif not found and (where := self._mentioned(base, ours, name, parts)):
                 text = f"{name} is not in this release, but {where} speaks of the same"
                 settled.update((part, ("conflict", text)) for part in parts)
@@ -300,6 +334,10 @@ class _Carrier:
                 settled.update((part, ("gone", text)) for part in parts)
             else:
                 settled.update((part, ("conflict", found)) for part in parts)
+        followed = [self._followed(sources, to, entries) for to, entries in moved.items()]
+        for to, entries in moved.items():
+            for _, parts, _ in entries:
+                settled.update((part, ("gone", f"it goes to {to}")) for part in parts)
         rest = [part for part in proposal.parts if part not in settled]
         if path is None and rest:
             settled.update((part, ("conflict", why)) for part in rest)
@@ -323,20 +361,29 @@ class _Carrier:
         return self.moves.mention(base, name, lines)
 
     def _followed(
-        self, sources: tuple[Source, Source, Source], name: str, parts: Sequence[Part], to: Found
+        self,
+        sources: tuple[Source, Source, Source],
+        path: str,
+        entries: Sequence[tuple[str, Sequence[Part], Found]],
     ) -> FileResult:
+        """The changes of what moved to one other file."""
         base, ours, _ = sources
-        data = self.after.read(to.path)
+        data = self.after.read(path)
         assert data is not None
-        theirs = Source(to.path, data)
-        part_of_ours = Source(ours.path, _only(base, ours, parts))
+        theirs = Source(path, data)
+        part_of_ours = Source(
+            ours.path, _only(base, ours, [part for _, parts, _ in entries for part in parts])
+        )
         edit = FileEdit(base.path, base.path, part_of_ours.data)
-        renames = {to.name: name}
+        renames = {to.name: name for name, _, to in entries}
         proposal = merge(base, part_of_ours, theirs, renames)
         triple = (base, part_of_ours, theirs)
-        result = self._judged(edit, to.path, triple, renames, proposal, {})
-        note = f"{name} of {base.path} is {to.name} of {to.path} in this release"
-        return result._replace(notes=(note,))
+        result = self._judged(edit, path, triple, renames, proposal, {})
+        notes = (
+            f"{name} of {base.path} is {to.name} of {path} in this release"
+            for name, _, to in entries
+        )
+        return result._replace(notes=tuple(notes))
 
     def _judged(
         self,
@@ -440,6 +487,21 @@ def _removed(
     return FileResult(
         "unchanged", edit.old, path, (hunk,), base=base, theirs=theirs, removed=path, notes=notes
     )
+
+
+def _of_constants(base: Source, theirs: Source, parts: Iterable[Part]) -> dict[str, list[Part]]:
+    """The changes that have no place, by the name at the top of the file that they are of,
+    where that file does not bind it any more."""
+    found: dict[str, list[Part]] = {}
+    for part in parts:
+        if part.verdict != "stuck" or part.scope:
+            continue
+        low, high = part.base
+        for name, (start, end) in base.constants.items():
+            inside = start <= low and high <= end if high > low else start < low < end
+            if inside and name not in theirs.constants:
+                found.setdefault(name, []).append(part)
+    return found
 
 
 def _ends(data: bytes, like: bytes) -> bytes:

@@ -255,7 +255,7 @@ class _Merge:
             verdict, reason = "upstream", ""
         else:
             verdict, reason = "tokens", ""
-            self._edit(sides[2], outcome, list(numbers))
+            self._edit(sides[2], outcome, [*self._taken_in(sides), *numbers])
         for placed, home in group:
             change = placed.change
             own = span(base, change.b0, change.b1), span(ours, change.o0, change.o1)
@@ -264,6 +264,30 @@ class _Merge:
             if verdict == "stuck" and not any(line_says(line) for line in self._lines(own)):
                 found, why = "blank", "blank lines, which have no place any more"
             self.parts.append(Part(found, home, *own, sides[2], why))
+
+    def _there_already(self, ours: Span) -> str | None:
+        """A def that ours adds in some lines, and theirs has as well."""
+        added = (self.ours.owners[line] for line in range(*ours))
+        return next(
+            (name for name in added if name not in self.base.scopes and name in self.known - {""}),
+            None,
+        )
+
+    def _taken_in(self, sides: tuple[Span, Span, Span]) -> list[int]:
+        """The changes that stand inside a region and are placed already: its text has them,
+        so their own edits go."""
+        inside = [
+            edit
+            for edit in self.edits
+            if sides[2][0] <= edit.start
+            and edit.end <= sides[2][1]
+            and all(
+                _within(self.parts[n].base, sides[0]) and _within(self.parts[n].ours, sides[1])
+                for n in edit.parts
+            )
+        ]
+        self.edits = [edit for edit in self.edits if edit not in inside]
+        return [number for edit in inside for number in edit.parts]
 
     def _lines(self, own: tuple[Span, Span]) -> Iterator[bytes]:
         yield from self.base.lines[slice(*own[0])]
@@ -295,6 +319,9 @@ class _Merge:
         ends = _line_at(self.ours, sides[1][0] - 1), _line_at(self.ours, sides[1][1])
         outcome = merge_statements(*texts, ends, self.ours, sides[1][0])
         if outcome is None:
+            there = self._there_already(sides[1])
+            if there is not None:
+                return f"the release has {there} already, in another form"
             if any(map(line_says, texts[0])):
                 return "upstream changed the same lines"
             return "both add lines at the same place, and their order may matter"
@@ -335,6 +362,10 @@ def _run(items: Sequence[Item], number: int) -> int:
     while number - count > 0 and _is_blank(items[number - count - 1]):
         count += 1
     return count
+
+
+def _within(one: Span, other: Span) -> bool:
+    return other[0] <= one[0] and one[1] <= other[1]
 
 
 def _line_at(source: Source, line: int) -> bytes:

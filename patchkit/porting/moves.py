@@ -186,6 +186,25 @@ class Moves:
             return f"{name} is not in the file any more; parts of it stand in {where}"
         return ""
 
+    def constant(self, base: Source, name: str) -> Found | None:
+        """Where a name that ``base`` binds at its top is bound now, if in one file alone that
+        did not bind it before."""
+        lines = (line.strip() for line in base.lines[slice(*base.constants[name])])
+        wanted = Counter(line for line in lines if re.search(rb"\w{2}", line))
+        head = re.compile(rb"^%s[ \t]*[:=]" % re.escape(name.encode()), re.MULTILINE)
+        found: list[Found] = []
+        for path in self.changed(_suffix(base.path)):
+            there = wanted.keys() & self._lines(path)
+            share = sum(wanted[line] for line in there) / wanted.total()
+            if (
+                share >= _MOVED
+                and head.search(self._text(path))
+                and not head.search(self.base.read(path) or b"")
+                and name in Source(path, self._text(path)).constants
+            ):
+                found.append(Found(path, name, share))
+        return found[0] if len(found) == 1 else None
+
     def mention(self, base: Source, name: str, lines: Iterable[bytes]) -> str | None:
         """A file of the target that came to speak of what a def and some of its lines are
         about: it has the name of the def, or one of the longer names in the lines, and did

@@ -79,6 +79,24 @@ class Source:
         return {}
 
     @cached_property
+    def constants(self) -> dict[str, tuple[int, int]]:
+        """The names that are bound once at the top of a Python file by an assignment of their
+        own, with its lines."""
+        found: dict[str, tuple[int, int]] = {}
+        twice: set[str] = set()
+        for node in [] if self.tree is None else self.tree.body:
+            if isinstance(node, ast.Assign):
+                targets = node.targets
+            else:
+                targets = [node.target] if isinstance(node, ast.AnnAssign) else []
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    if target.id in found:
+                        twice.add(target.id)
+                    found[target.id] = node.lineno - 1, node.end_lineno or node.lineno
+        return {name: lines for name, lines in found.items() if name not in twice}
+
+    @cached_property
     def owners(self) -> list[str]:
         """For each line the innermost scope that it stands in."""
         owners = [MODULE] * len(self.lines)

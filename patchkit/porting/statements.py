@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
-from .align import align
+from .align import align_by
 from .beside import arranged
 from .lexer import Token, tokens, words
 from .sequence import Sequences, forms
@@ -48,6 +48,10 @@ def _like(one: Hashable, other: Hashable) -> float:
     return like_lines(one, other)
 
 
+def _align(one: Lines, other: Lines) -> list[int]:
+    return align_by(one, other, lambda text: isinstance(text, bytes) and line_says(text))
+
+
 def merge_statements(
     base: Lines, ours: Lines, theirs: Lines, ends: tuple[bytes, bytes], source: Source, start: int
 ) -> list[bytes] | None:
@@ -60,7 +64,7 @@ def merge_statements(
     if None in sides:
         return None
     b, o, t = (side or [] for side in sides)
-    merger = _Statements(b, o, t, ends, source, start)
+    merger = _Statements(b, o, t, ends, source, _starts(o, start))
     if not merger.place():
         return None
     return merger.result()
@@ -82,6 +86,26 @@ def _cut(lines: Lines) -> list[bytes] | None:
     return found
 
 
+def _starts(statements: Lines, start: int) -> list[int]:
+    """The first line of each, where the first of them is at ``start``."""
+    found = []
+    for text in statements:
+        found.append(start)
+        start += text.count(b"\n")
+    return found
+
+
+def _gone_comments(base: Lines, theirs: Lines) -> set[int]:
+    """The comments that upstream took out: they place nothing, and nobody misses them."""
+    there = _align(base, theirs)
+    alike = forms(base, theirs, there, _like)
+    return {
+        n
+        for n, text in enumerate(base)
+        if there[n] < 0 and n not in alike and text.lstrip().startswith(b"#")
+    }
+
+
 class _Statements:
     def __init__(
         self,
@@ -90,13 +114,21 @@ class _Statements:
         theirs: Lines,
         ends: tuple[bytes, bytes],
         source: Source,
-        start: int,
+        starts: Sequence[int],
     ) -> None:
-        self.base, self.ours, self.theirs = base, ours, theirs
-        self.source, self.start, self.ends = source, start, ends
-        self.here = align(base, ours)
-        self.there = align(base, theirs)
-        self.across = align(ours, theirs)
+        gone = _gone_comments(base, theirs)
+        stays = _align(base, ours)
+        dropped = {stays[n] for n in gone}
+        self.base = [text for n, text in enumerate(base) if n not in gone]
+        self.ours = [text for n, text in enumerate(ours) if n not in dropped]
+        self.theirs = theirs
+        #: The line of each statement of ours in ``source``.
+        self.starts = [line for n, line in enumerate(starts) if n not in dropped]
+        self.source, self.ends = source, ends
+        base, ours = self.base, self.ours
+        self.here = _align(base, ours)
+        self.there = _align(base, theirs)
+        self.across = _align(ours, theirs)
         self.changed = forms(base, ours, self.here, _like)
         self.forms = forms(base, theirs, self.there, _like)
         self.edits: list[tuple[int, int, list[bytes]]] = []
@@ -134,6 +166,12 @@ class _Statements:
         them is which.  A form of it counts as it."""
         return not line_says(item) or self.counts[0][item] == (self.counts[1][item] or 1)
 
+    def _once(self, texts: Lines) -> bool:
+        """Whether one of some statements, of those that say something, stands nowhere else."""
+        return any(
+            line_says(text) and self.counts[0][text] == 1 == self.counts[1][text] for text in texts
+        )
+
     def _gap(self, b0: int, b1: int, o0: int, o1: int) -> bool:
         """Statements that went, and others that came in their place."""
         before, behind = self._at(b0 - 1), self._at(b1)
@@ -143,9 +181,9 @@ class _Statements:
         stays = [self.there[n] for n in range(b0, b1)]
         new = list(self.ours[o0:o1])
         if stays and stays == list(range(stays[0], stays[0] + len(stays))) and stays[0] >= 0:
-            if stays[0] != before + 1 or stays[-1] != behind - 1:
-                return False
-            if not all(map(self._as_often, self.base[b0:b1])):
+            gone = self.base[b0:b1]
+            close = stays[0] == before + 1 and stays[-1] == behind - 1
+            if not all(map(self._as_often, gone)) or not (close or self._once(gone)):
                 return False
             self.edits.append((stays[0], stays[-1] + 1, new))
             return True
@@ -159,6 +197,9 @@ class _Statements:
             return False
         if b0 == b1 and not there:
             self.edits.append((behind, behind, new))
+            return True
+        if b0 == b1 and b1 in self.changed and all(t.lstrip().startswith(b"#") for t in new):
+            self.edits.append((behind, behind, new))  # what they say is of the change behind
             return True
         if b0 == b1:
             beside = self._beside(o0, o1, before, behind)
@@ -180,7 +221,7 @@ class _Statements:
             self.theirs[before] if before >= 0 else self.ends[0],
             self.theirs[behind] if behind < len(self.theirs) else self.ends[1],
         )
-        first = self.start + b"".join(self.ours[:o0]).count(b"\n")
+        first = self.starts[o0]
         return arranged(own, other, ends, self.source, (first, first + len(own)))
 
     def _form(self, i: int, j: int) -> bool:
