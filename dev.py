@@ -349,7 +349,7 @@ def _count(report: Path, outcome: Outcome) -> None:
 
 
 def test(arguments: argparse.Namespace) -> int:
-    """Lint, types, the whole suite with coverage here, the suite on every other Python."""
+    """Lint, types, the whole suite here, and its part that is not slow on every other Python."""
     headline("Interpreters")
     found = interpreters()
     if arguments.quick:
@@ -363,25 +363,26 @@ def test(arguments: argparse.Namespace) -> int:
     say(f"Python {primary.name}: ready")
     headline("Lint and types")
     outcomes = lint(python)
-    headline(f"Tests on Python {primary.name}, with coverage")
-    for old in (BUILD / "coverage").glob("data*"):
-        old.unlink()
-    coverage = (
-        []
-        if arguments.select
-        else [
-            *("--cov", "--cov-config=pyproject.toml", "--cov-report=term"),
-            *(f"--cov-report=xml:{BUILD / 'coverage' / 'coverage.xml'}",),
-            f"--cov-fail-under={COVERAGE_AT_LEAST}",
-        ]
-    )
-    outcomes.append(run_tests(primary, python, "ci", [*coverage, *arguments.select]))
+    headline(f"Tests on Python {primary.name}")
+    measured = _coverage() if arguments.coverage else []
+    outcomes.append(run_tests(primary, python, "ci", [*measured, *arguments.select]))
     for interpreter in others:
         headline(f"Tests on Python {interpreter.name}")
         python = development_venv(interpreter)
         profile, subset = ("ci", []) if arguments.all else ("quick", ["-m", "not slow"])
         outcomes.append(run_tests(interpreter, python, profile, [*subset, *arguments.select]))
     return summary(outcomes)
+
+
+def _coverage() -> list[str]:
+    """Options of pytest for the branches that its own and all patchkit processes take."""
+    for old in (BUILD / "coverage").glob("data*"):
+        old.unlink()
+    return [
+        *("--cov", "--cov-config=pyproject.toml", "--cov-report=term"),
+        f"--cov-report=xml:{BUILD / 'coverage' / 'coverage.xml'}",
+        f"--cov-fail-under={COVERAGE_AT_LEAST}",
+    ]
 
 
 def summary(outcomes: list[Outcome]) -> int:
@@ -652,7 +653,8 @@ def main() -> int:
     tests = commands.add_parser("test", help="lint, types and all tests")
     tests.add_argument("--quick", action="store_true", help="only on the first interpreter")
     tests.add_argument("--all", action="store_true", help="every test on every interpreter")
-    tests.add_argument("select", nargs="*", help="arguments for pytest; without coverage then")
+    tests.add_argument("--coverage", action="store_true", help="and how much of the code they reach")
+    tests.add_argument("select", nargs="*", help="arguments for pytest")
     commands.add_parser("lint", help="ruff and mypy")
     commands.add_parser("bench", help="the benchmark; further arguments are its own")
     commands.add_parser("faults", help="the sweep of kills and errors; likewise")
