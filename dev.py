@@ -653,7 +653,9 @@ def main() -> int:
     tests = commands.add_parser("test", help="lint, types and all tests")
     tests.add_argument("--quick", action="store_true", help="only on the first interpreter")
     tests.add_argument("--all", action="store_true", help="every test on every interpreter")
-    tests.add_argument("--coverage", action="store_true", help="and how much of the code they reach")
+    tests.add_argument(
+        "--coverage", action="store_true", help="and how much of the code they reach"
+    )
     tests.add_argument("select", nargs="*", help="arguments for pytest")
     commands.add_parser("lint", help="ruff and mypy")
     commands.add_parser("bench", help="the benchmark; further arguments are its own")
