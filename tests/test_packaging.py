@@ -24,6 +24,7 @@ DISTRIBUTION = "patchkit-sets"
 SOURCES = (
     *(".ci", ".editorconfig", ".gitignore", "CHANGELOG.md", "LICENSE", "README.md"),
     *(
+        "ansible",
         "benchmarks",
         "demo",
         "dev.py",

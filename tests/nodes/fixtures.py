@@ -1,0 +1,23 @@
+"""The fixture ``ansible``, for test modules that name this module in ``pytest_plugins``."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.nodes.ansible import Ansible
+
+
+@pytest.fixture
+def ansible(tmp_path: Path) -> Iterator[Ansible]:
+    """A controller of the test's own."""
+    # The path of a socket has 107 bytes at most, and that of a test's folder has nearly so many.
+    sockets = tempfile.mkdtemp(prefix="ssh-")
+    try:
+        yield Ansible(tmp_path / "controller", sockets)
+    finally:
+        shutil.rmtree(sockets)
