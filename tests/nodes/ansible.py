@@ -59,10 +59,27 @@ class Played:
         return {host for host, count in self.recap("changed").items() if count}
 
 
-class Ansible:
-    """ansible-playbook with an inventory, a home, and the collection, all of its own."""
+def install(folder: Path) -> Path:
+    """Install the collection as docs/fleet.md has it, but for the place; the place."""
+    words = ("collection", "install", f"./{COLLECTION.relative_to(ROOT)}", "-p", str(folder))
+    env = clean_environment(folder, ANSIBLE_HOME=str(folder / "home"))
+    done = subprocess.run(
+        [program("ansible-galaxy"), *words],
+        env=env,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
 
-    def __init__(self, base: Path, sockets: str) -> None:
+
+class Ansible:
+    """ansible-playbook with an inventory and a home of its own, and the collection."""
+
+    def __init__(self, base: Path, collections: Path, sockets: str) -> None:
         self.base = base
         base.mkdir()
         (base / "ansible.cfg").write_text("")
@@ -70,7 +87,7 @@ class Ansible:
             base,
             ANSIBLE_HOME=str(base / "ansible"),
             ANSIBLE_CONFIG=str(base / "ansible.cfg"),
-            ANSIBLE_COLLECTIONS_PATH=str(base / "collections"),
+            ANSIBLE_COLLECTIONS_PATH=str(collections),
             ANSIBLE_LOCALHOST_WARNING="0",
             ANSIBLE_NOCOLOR="1",
             ANSIBLE_HOST_KEY_CHECKING="0",
@@ -81,18 +98,13 @@ class Ansible:
             " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o IdentitiesOnly=yes",
         )
         self.env.pop("SSH_AUTH_SOCK", None)
-        # As docs/fleet.md has it.
-        install = ("collection", "install", f"./{COLLECTION.relative_to(ROOT)}")
-        self.run("ansible-galaxy", *install, cwd=ROOT)
 
-    def run(
-        self, name: str, *args: str | Path, check: int | None = 0, cwd: Path | None = None
-    ) -> Played:
+    def run(self, name: str, *args: str | Path, check: int | None = 0) -> Played:
         """A program to its end."""
         done = subprocess.run(
             [program(name), *map(str, args)],
             env=self.env,
-            cwd=cwd or self.base,
+            cwd=self.base,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -55,7 +55,7 @@ options:
     description:
       - A file on the node that keeps an applied set.
       - With O(state=applied), what was applied before is written there before anything changes,
-        and nothing is written where nothing is to change.
+        and where nothing changes there is no such file afterwards.
       - Required with O(state=restored).
     type: path
   all:
@@ -199,6 +199,8 @@ cmd:
   elements: str
 """
 
+import os
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.patchkit.patchkit.plugins.module_utils.program import (
     ONE_TARGET,
@@ -306,8 +308,13 @@ def _applied(module, program):
             program.ask("save", ["fleet", "save", saved])
             program.told["saved"] = True
     answer = program.ask("apply", words + names)
+    if program.told["saved"] and not answer["changed"]:
+        # Another node that shares the environment was first: the way back is that one's.
+        os.unlink(saved)
+        program.told["saved"] = False
     result.update(_told(answer))
-    result["recovered"] = before.get("recovered") or answer.get("recovered")
+    if before.get("recovered"):
+        result["recovered"] = before["recovered"]
     program.done(changed=answer["changed"] or bool(before.get("changed")), **result)
 
 
