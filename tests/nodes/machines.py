@@ -197,7 +197,10 @@ class Fleet:
 def fleet(lab: Lab, site: Site, ansible: Ansible, count: int) -> Iterator[Fleet]:
     """``count`` nodes that run, with ``site`` as their environment."""
     needs_root()
-    for name, path in (("sshd", SSHD), *((n, shutil.which(n)) for n in ("ssh", "unshare"))):
+    for name, path in (
+        ("sshd", SSHD),
+        *((n, shutil.which(n)) for n in ("ssh", "unshare", "nsenter")),
+    ):
         if not path or not os.path.exists(path):
             pytest.skip(f"needs {name}")
     base = lab.base / "nodes"
