@@ -8,6 +8,7 @@
     python3 dev.py faults   kills and errors at every call that changes a tree, as a table
     python3 dev.py crashes  kills, errors and power cuts, in recoveries too, as a table
     python3 dev.py peers    other tools' patches, through patchkit and other tools
+    python3 dev.py nodes    the Ansible collection, on eight nodes that this machine plays
     python3 dev.py fuzz     damaged patches, manifests and records, found by coverage
     python3 dev.py ledger-bench list, revisit and report of a ledger of 10,000 trials
     python3 dev.py port-bench   patches carried to later releases, by patchkit and other tools
@@ -360,6 +361,7 @@ def test(arguments: argparse.Namespace) -> int:
     (BUILD / "coverage").mkdir(parents=True, exist_ok=True)
     primary, *others = found
     python = development_venv(primary)
+    ansible(primary, python)
     say(f"Python {primary.name}: ready")
     headline("Lint and types")
     outcomes = lint(python)
@@ -625,6 +627,29 @@ def peers(rest: Sequence[str]) -> int:
     return run([python, "-m", "tests.outside", "--peers", other, *rest], quiet=False)
 
 
+#: What rolls out to nodes; of each Python the newest release that runs on it.
+ANSIBLE = ["ansible-core>=2.17"]
+
+
+def ansible(interpreter: Interpreter, python: Path) -> None:
+    """ansible-core in a virtual environment of its own, where the tests look for it."""
+    other = BUILD / "venvs" / "ansible"
+    collect_wheels(interpreter, python, ANSIBLE)
+    if not probe_module(other / "bin" / "python", "ansible"):
+        shutil.rmtree(other, ignore_errors=True)
+        must([interpreter.path, "-m", "venv", other], "cannot make an environment")
+        pip = [other / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-index"]
+        must([*pip, "--find-links", WHEELHOUSE, *ANSIBLE], "delete build/ and try again")
+
+
+def nodes(rest: Sequence[str]) -> int:
+    """tests/nodes, in the development environment."""
+    interpreter = first_interpreter()
+    python = development_venv(interpreter)
+    ansible(interpreter, python)
+    return run([python, "-m", "tests.nodes", *rest], quiet=False)
+
+
 #: A wrapper of libFuzzer, which measures what Python code an input reaches.
 FUZZER = ["atheris>=3.0"]
 
@@ -663,6 +688,7 @@ def main() -> int:
     commands.add_parser("crashes", help="the sweep of kills, errors and power cuts; likewise")
     commands.add_parser("peers", help="the outside cases; likewise")
     commands.add_parser("bundles", help="the shipped bundles on every release; likewise")
+    commands.add_parser("nodes", help="the Ansible collection on eight nodes; likewise")
     commands.add_parser("fuzz", help="coverage-guided fuzzing of all readers; likewise")
     commands.add_parser("ledger-bench", help="a ledger of 10,000 trials; likewise")
     commands.add_parser("port-bench", help="patches carried to later releases; likewise")
@@ -673,6 +699,7 @@ def main() -> int:
         "faults": faults,
         "fuzz": fuzz,
         "ledger-bench": ledger_bench,
+        "nodes": nodes,
         "peers": peers,
         "port-bench": port_bench,
     }

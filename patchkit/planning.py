@@ -153,6 +153,9 @@ class _Computation:
         for key in sorted(contents):
             self._compare(key, contents[key], record=key in records)
         live = {(self.root_names[e["root"]], e["path"]) for e in self.entries}
+        # Of what goes, nothing stays in the record: a set is recorded the same, whatever was
+        # applied before it.
+        owners = [dist for key, dist in self.owners.items() if key in live]
         footprint = Footprint(self.roots, self.work, self.state)
         bundles = bundle_entries(self.env, self.chosen)
         self.work.blobs = blobs(self.chosen)
@@ -162,9 +165,7 @@ class _Computation:
             base=self.home.relative,
             serial=1 if self.state is None else self.state["serial"] + 1,
             fingerprint=fingerprint(bundles, wanted.contents) or "",
-            distributions=distribution_entries(
-                self.home, self.chosen, self.owners.values(), self._root
-            ),
+            distributions=distribution_entries(self.home, self.chosen, owners, self._root),
             bundles=bundles,
             files=self.entries,
             folders=footprint.folders(live),

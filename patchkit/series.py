@@ -8,7 +8,7 @@ of the files to be patched, and must not change anything.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from . import bundles as source
@@ -159,6 +159,17 @@ def from_record(
             bundle=entry["name"],
             hint="patchkit revert --all needs none of it and still works",
         )
+
+    return from_blobs(env, recorded, entry, blob)
+
+
+def from_blobs(
+    env: Environment,
+    recorded: Sequence[BundleEntry],
+    entry: BundleEntry,
+    blob: Callable[[str], bytes],
+) -> Chosen:
+    """The same, its bytes from wherever ``blob`` gets them by their SHA-256."""
 
     def unpack(variant: VariantEntry) -> tuple[PatchBytes, ...]:
         data, at, out = blob(variant["pack"]), 0, []

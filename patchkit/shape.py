@@ -39,6 +39,11 @@ def trial_fault(value: Any) -> str | None:
     return _fault(value, _TRIAL, "")
 
 
+def saved_fault(value: Any) -> str | None:
+    """The same for a set that was saved."""
+    return _fault(value, _SAVED, "")
+
+
 def beside_fault(value: Any) -> str | None:
     """The same for the list of what waits outside ``.patchkit``."""
     return _fault(value, [(_root, _beside)], "")
@@ -326,4 +331,11 @@ _TRIAL = {
     "since": _number,
     "bundles": [_BUNDLE],
     "fingerprint": _sha256_or_none,
+}
+_SAVED = {
+    "schema": _number,
+    "base": _absolute,
+    "fingerprint": _sha256_or_none,
+    "bundles": [_BUNDLE],
+    "blobs": [(_sha256, _text)],
 }

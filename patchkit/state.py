@@ -208,7 +208,7 @@ class Home:
         data = read_own(path)
         if data is None:
             return None
-        value = _parse(data, path, _FAULTS[name])
+        value = parse_record(data, path, _FAULTS[name])
         if value["base"] != self.relative:
             other = os.path.normpath(os.path.join(os.path.realpath(self.holder), value["base"]))
             raise Refused(
@@ -287,6 +287,12 @@ def damaged(path: str, why: str) -> PatchkitError:
     """
     import shlex
 
+    if f"/{NAME}/" not in path:
+        return PatchkitError(
+            f"{path} is damaged ({why}); it is not guessed at",
+            code="saved-damaged",
+            hint="patchkit status shows what is applied, and patchkit revert takes it out",
+        )
     folder = path[: path.rindex(f"/{NAME}/") + len(NAME) + 1]
     aside = f"mv {shlex.quote(folder)} {shlex.quote(folder + '-damaged')}"
     return PatchkitError(
@@ -298,7 +304,8 @@ def damaged(path: str, why: str) -> PatchkitError:
     )
 
 
-def _parse(data: bytes, path: str, fault: Callable[[Any], str | None]) -> Any:
+def parse_record(data: bytes, path: str, fault: Callable[[Any], str | None]) -> Any:
+    """What :func:`render` made, checked: its checksum, its schema, and its shape by ``fault``."""
     head, mark, body = data[:14], data[14:78], data[80:]
     if head != b'{"checksum": "' or data[78:80] != b'",' or digest(body).encode() != mark:
         raise damaged(path, "its checksum is wrong")

@@ -338,6 +338,33 @@ def _check_known(
         notes.append(f"{name} is not applied")
 
 
+# -- save and restore -------------------------------------------------------------------
+
+
+def applied_set(options: Options) -> tuple[Session, State | None, list[Chosen]]:
+    """What is applied, as it is recorded, of an environment in which nothing is under way."""
+    session = Session(options)
+
+    def look() -> tuple[State | None, list[Chosen]]:
+        state = session.home.read_state()
+        entries = [] if state is None else state["bundles"]
+        return state, [from_record(session.env, session.home, entries, one) for one in entries]
+
+    _no_trial(session)
+    return (session, *steadily(session, look))
+
+
+def restore(
+    session: Session, signals: Held, wanted: Sequence[Chosen], *, dry_run: bool = False
+) -> Report:
+    """Make the applied set exactly this one, which was applied here before, in one transaction;
+    files that a package manager put back meanwhile are patched again."""
+    chosen = list(wanted)
+    settle(session, (part.distribution for item in chosen for part in item.parts))
+    asked = [*(item.bundle.name for item in chosen), *sorted(_applied(session.home))]
+    return _change(session, signals, "restore", lambda _: chosen, dry_run=dry_run, asked=asked)
+
+
 # -- adopt ------------------------------------------------------------------------------
 
 
@@ -379,6 +406,7 @@ def recover(options: Options) -> Report:
         with signals.at_once():
             session = Session(options)
         report = Report("recover", {"environment": session.described(), "recovered": None})
+        report.data["changed"] = False
         if not session.home.exists():
             return report
         with hold(session.home, "recover", options.lock_timeout, signals.check) as own:
@@ -389,6 +417,8 @@ def recover(options: Options) -> Report:
                 report.data["recovered"] = recover_journal(own, session.home, roots)
                 report.changed = True
                 report.data["trial"] = _end_dead_trial(work, report.notes)
+                ended = report.data["trial"] is not None
+                report.data["changed"] = report.data["recovered"] is not None or ended
                 refresh(own, session.home)
             finally:
                 claim.close()
@@ -550,8 +580,7 @@ def _change(
             if not planned.nothing_to_do and running(home):
                 report.notes.append("what was launched from it is still running (patchkit status)")
         return report
-    if command == "revert" and not home.exists():
-        wanted(None)
+    if command in ("revert", "restore") and not home.exists() and not wanted(None):
         return _report(session, command, None, None)
     with hold(home, command, session.options.lock_timeout, signals.check) as own:
         roots = Roots(home, _taking(session, signals))
@@ -583,6 +612,7 @@ def _change(
             " (patchkit status names it)"
         )
     report.changed = recovered is not None or not planned.nothing_to_do or bool(notes)
+    report.data["changed"] = report.changed
     report.notes += notes
     report.notes += planned.work.notes
     report.notes += warnings
@@ -751,6 +781,7 @@ def _report(
             "files": [] if planned is None else planned.files,
             "fingerprint": None if planned is None else planned.fingerprint,
             "caches": [] if planned is None else [source for source, _ in planned.work.caches],
+            "changed": planned is not None and not planned.nothing_to_do,
         },
     )
     report.notes += session.notes

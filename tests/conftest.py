@@ -337,6 +337,7 @@ SLOW_MODULES = {
         "test_trial_run",
     ),
     *("test_dialects", "test_gitsource", "test_outside", "test_packaging", "test_promises_corners"),
+    *("test_module", "test_rollout"),  # of the Ansible collection
     *("test_launch_hosts", "test_launch_sync", "test_launch_uv"),
     *("test_commands_edges", "test_real_releases", "test_recount", "test_shipped_bundles"),
     *(f"test_commands_{name}" for name in ("bundles", "editable", "json", "loose", "select")),

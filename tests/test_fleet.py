@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from patchkit.fleet.compare import compare, node_of
+from tests import releases
 from tests.conftest import Cli
-from tests.support.lab import ALPHA, Lab
+from tests.support.lab import ALPHA, BETA, DELTA, GAMMA, STATE, Lab
 from tests.test_hooks import drift
 
 pytest_plugins = ("tests.support.fixtures",)
@@ -236,3 +237,64 @@ def test_the_page_is_a_matrix_that_needs_nothing_else(cli: Cli, tmp_path: Path) 
     assert common == ["most have", PRINT[:16], "1.0", "–", "1.0.0", "acme >=0", ""]
     assert [row[0] for row in rows] == ["n3", "n1", "n2", "n10"]
     assert cells.odd == ["1.1", "2", evil]
+
+
+def test_what_a_node_carried_before_is_no_difference(lab: Lab, cli: Cli, tmp_path: Path) -> None:
+    lab.bundle("b", {"acme": lab.edit(ALPHA)})
+    lab.bundle("tree", profile={"env": {"NCCL_ALGO": "Tree"}})
+    one, other = lab.site(), lab.site()
+    lab.run(one, "apply", "tree")
+    lab.run(other, "apply", "tree", "b")
+    lab.run(other, "revert", "b")
+    assert lab.json(other, "revert", "b")["changed"] is False
+    for name, site in (("n1", one), ("n2", other)):
+        write(tmp_path / f"{name}.json", lab.json(site, "status"))
+    assert differences(cli, tmp_path) == []
+
+
+def test_a_saved_set_comes_back_after_any_change(lab: Lab) -> None:
+    lab.bundle("b", {"acme": lab.edit(ALPHA)})
+    lab.bundle("c", {"bolt-kernels": lab.edit(DELTA)})
+    loose = lab.base / "fix.patch"
+    loose.write_bytes(lab.edit(BETA))
+    site, saved = lab.site(), lab.base / "saved.json"
+    pristine = site.picture()
+    lab.run(site, "apply", loose, "b")
+    lab.run(site, "fleet", "save", saved)
+    before, state = site.picture(), lab.json(site, "status")
+    loose.unlink()
+    lab.bundle("b", {"acme": lab.edit(GAMMA)}, version="2.0.0")
+    lab.run(site, "revert", "fix.patch")
+    lab.run(site, "apply", "b", "c")
+    dry = lab.json(site, "fleet", "restore", saved, "--dry-run")
+    assert (dry["changed"], dry["bundles"]) == (True, ["fix.patch", "b"])
+    assert lab.json(site, "status")["fingerprint"] != state["fingerprint"]
+    lab.run(site, "fleet", "restore", saved)
+    after = lab.json(site, "status")
+    assert [after[key] for key in ("applied", "fingerprint", "distributions")] == [
+        state[key] for key in ("applied", "fingerprint", "distributions")
+    ]
+    changed = [one for one in site.differences(before, releases.CONTENTS) if STATE not in one]
+    assert changed == []
+    assert lab.json(site, "fleet", "restore", saved)["changed"] is False
+    lab.run(site, "revert", "--all")
+    lab.run(site, "fleet", "restore", saved)
+    assert lab.json(site, "status")["fingerprint"] == state["fingerprint"]
+    lab.run(site, "revert", "--all")
+    assert site.differences(pristine, releases.CONTENTS) == []
+
+
+def test_nothing_is_saved_in_the_middle_of_a_change(lab: Lab) -> None:
+    lab.bundle("b", {"acme": lab.edit(ALPHA)})
+    site, saved = lab.site(), lab.base / "saved.json"
+    (site / STATE / "staged").mkdir(parents=True)
+    assert lab.json(site, "fleet", "save", saved, check=3)["error"]["code"] == "interrupted"
+    assert not saved.exists()
+    lab.run(site, "recover")
+    # Nothing applied is a set as well, and nothing is left of putting it back.
+    lab.run(site, "fleet", "save", saved)
+    lab.run(site, "fleet", "restore", saved)
+    assert not (site / STATE).exists()
+    lab.run(site, "apply", "b")
+    lab.run(site, "fleet", "restore", saved)
+    assert not (site / STATE).exists()

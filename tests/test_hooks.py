@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from patchkit.hooks import words
+from tests import releases
 from tests.conftest import Result
-from tests.support.lab import ALPHA, Lab, Site, needs_root, needs_tool
+from tests.support.lab import ALPHA, STATE, Lab, Site, needs_root, needs_tool
 
 pytest_plugins = ("tests.support.fixtures",)
 
@@ -400,3 +401,39 @@ def test_slurm_ends_the_job_before_a_task_runs_on_a_drifted_node(
     done = sh(*job, env=nodes)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert len(list(ran.iterdir())) == 4
+
+
+@pytest.mark.slow
+def test_slurm_applies_on_every_node_or_on_none(
+    lab: Lab, site: Site, nodes: dict[str, str], tmp_path: Path
+) -> None:
+    """n2 has an environment of its own, the others share one."""
+    needs_tool("salloc")
+    prolog, own = tmp_path / "prolog", Site(Path(nodes["OWN"]))
+    prolog.write_text(hook(lab, site, "slurm").stdout)
+    allocated = ("salloc", "-Q", "-N4", "sh")
+    wanted = lab.json(site, "status")["fingerprint"]
+    for one in (site, own):
+        lab.run(one, "revert", "--all")
+    before = {one.root: one.picture() for one in (site, own)}
+    # Tried dry: one that refuses stops all.
+    drift(own)
+    done = sh(*allocated, prolog, "apply", env=nodes)
+    assert done.returncode != 0
+    assert "acme/alpha.py" in done.stderr
+    assert site.differences(before[site.root]) == []
+    shutil.copy2(site / ALPHA[0], own / ALPHA[0])
+    # Where it fails while it is applied, the others get back what they had.
+    wrapped = tmp_path / "wrapped"
+    failing = prolog.read_text().replace(" verify b tree", " verify b tree not-there")
+    assert failing != prolog.read_text()
+    wrapped.write_text(failing)
+    done = sh(*allocated, wrapped, "apply", env=nodes)
+    assert done.returncode == 1, done.stderr
+    assert "not-there" in done.stderr
+    assert site.differences(before[site.root], releases.CONTENTS) == []
+    assert not any((one / STATE).exists() for one in (site, own))
+    done = sh(*allocated, prolog, "apply", env=nodes)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert {lab.json(one, "status")["fingerprint"] for one in (site, own)} == {wanted}
+    assert list(Path("/var/tmp").glob("patchkit-*-n[1-4]")) == []

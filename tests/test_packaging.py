@@ -24,6 +24,7 @@ DISTRIBUTION = "patchkit-sets"
 SOURCES = (
     *(".ci", ".editorconfig", ".gitignore", "CHANGELOG.md", "LICENSE", "README.md"),
     *(
+        "ansible",
         "benchmarks",
         "demo",
         "dev.py",
@@ -226,3 +227,12 @@ def test_linked_installs_are_links_into_a_cache_of_their_own(
     assert file.is_symlink() == (mode == "symlink")
     assert cached.stat().st_nlink == (2 if mode == "hardlink" else 1)
     assert releases.record_problems(root) == []
+
+
+def test_the_ansible_collection_has_this_version_and_needs_patchkit_on_the_node_alone() -> None:
+    collection = ROOT / "ansible" / "patchkit"
+    text = (collection / "galaxy.yml").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.+)$", text, re.MULTILINE) == [metadata(DISTRIBUTION)["Version"]]
+    for path in collection.rglob("*.py"):
+        words = re.findall(r"^\s*(?:import|from) ([\w.]+)", path.read_text(), re.MULTILINE)
+        assert not [word for word in words if word.split(".")[0] == "patchkit"], path

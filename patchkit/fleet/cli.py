@@ -1,4 +1,4 @@
-"""``fleet report`` on the command line."""
+"""``fleet report``, ``save`` and ``restore`` on the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from patchkit.console import Settings, finish
 from patchkit.fsio import make_root
-from patchkit.options import common_options
+from patchkit.options import common_options, dry_run_option, while_running_option
 from patchkit.session import Report
 
 from .compare import Fleet, compare
@@ -20,9 +20,9 @@ from .read import read
 _SHOWN = 8
 
 
-@click.group(short_help="Reports of many nodes, compared.")
+@click.group(short_help="For many nodes: reports compared, an applied set put back.")
 def fleet() -> None:
-    """Reports of many nodes, compared.
+    """For many nodes: their reports compared, and the way back from a rollout.
 
     \b
     Example:
@@ -81,6 +81,51 @@ def report(settings: Settings, files: tuple[str, ...], html: str | None) -> int:
             render=lambda _, style, verbose: _lines(found, summary, style, verbose=verbose),
         ),
     )
+
+
+@fleet.command(short_help="Keep what is applied here in a file.")
+@click.argument("file", type=click.Path())
+@common_options
+@click.pass_obj
+def save(settings: Settings, file: str) -> int:
+    """Keep what is applied here in FILE, with all that it is made of: restore FILE makes it the
+    applied set again, whatever the bundle directories say by then. The environment is not changed.
+
+    \b
+    Example:
+      patchkit fleet save ~/before.json && patchkit apply sm120-fusion
+    """
+    from .saved import save as save_set
+
+    settings.command = "save"
+    return finish(settings, save_set(settings.options, file))
+
+
+@fleet.command(short_help="Make the applied set the one that was saved here.")
+@click.argument("file", type=click.Path())
+@dry_run_option
+@while_running_option
+@common_options
+@click.pass_obj
+def restore(settings: Settings, file: str, dry_run: bool, while_running: bool) -> int:
+    """Make the applied set the one that FILE keeps, in one transaction. What an interrupted command
+    left is finished or undone first. FILE is of this environment; it stays.
+
+    \b
+    Example:
+      patchkit fleet restore ~/before.json
+    """
+    from patchkit.signals import held
+
+    from .saved import restore as restore_set
+
+    settings.command = "restore"
+    settings.options.while_running = while_running
+    with held(last=True) as signals:
+        settings.options.signals = signals
+        report = restore_set(settings.options, signals, file, dry_run=dry_run)
+        signals.done = report.changed
+        return finish(settings, report)
 
 
 def _summary(found: Fleet) -> str:

@@ -78,13 +78,27 @@ def slurm(facts: Facts) -> str:
 #!/bin/sh
 # A Slurm task prolog, run on each node before each task. Keep it where every node sees it:
 #   patchkit hook slurm > patchkit-prolog.sh && chmod +x patchkit-prolog.sh
-# Once an allocation, on every node; nothing is changed where it is done already:
-#   srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 {words.shell(facts.apply)}
+# Once an allocation, in it: apply on every node or on none. It is tried dry everywhere first; where
+# apply or verify fails on any node, each gets back what it had. What is done already is left alone:
+#   ./patchkit-prolog.sh apply
 # Each launch. Without --kill-on-bad-exit the tasks of the other nodes go on, and hang:
 #   srun --kill-on-bad-exit=1 --task-prolog="$PWD/patchkit-prolog.sh" \\
 #     {launch}{"" if facts.command else " COMMAND"}
 #
 # Not Prolog= of slurm.conf: a failure of that one drains the node.
+if [ "${{1-}}" = apply ]; then
+  each() {{ srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 "$@"; }}
+  # The command behind it gets a file of the node as its last word.
+  with_file() {{ each sh -c '"$@" "/var/tmp/patchkit-$SLURM_JOB_ID-$SLURMD_NODENAME"' sh "$@"; }}
+  each {words.shell([*facts.patchkit, "recover", "-q"])} || exit
+  each {words.shell([*facts.apply, "--dry-run", "-q"])} || exit
+  with_file {words.shell([*facts.patchkit, "fleet", "save", "-q"])} || exit
+  each {words.shell([*facts.apply, "-q"])} && each {words.shell(facts.verify)}
+  code=$?
+  [ "$code" = 0 ] || with_file {words.shell([*facts.patchkit, "fleet", "restore", "-q"])}
+  with_file rm -f
+  exit "$code"
+fi
 # Standard output is a protocol here (print, export, unset) and standard error is closed, so
 # what was found goes out by print.
 found=$({words.shell(facts.verify)} 2>&1 </dev/null) && exit 0
