@@ -187,6 +187,17 @@ def test_a_new_import_sorts_in_also_where_every_neighbour_is_another() -> None:
     )
 
 
+def test_a_new_import_keeps_the_form_that_the_patch_gives_it() -> None:
+    base = "from pkg.a import one\nfrom pkg.z import two\n\nprint(one, two)\n"
+    new = "from pkg.m import (\n    mid,  # why\n)\n"
+    ours = base.replace("from pkg.z", new + "from pkg.z")
+    theirs = base.replace("from pkg.a import one", "from pkg.b import one")
+    theirs = theirs.replace("from pkg.z", "from pkg.k import key\nfrom pkg.z")
+    assert only(carried(base, ours, theirs)).data == text(
+        theirs.replace("from pkg.z", new + "from pkg.z")
+    )
+
+
 RENAMED = """
 class Indexer:
     def old_name(self, query, weights):

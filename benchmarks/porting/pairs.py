@@ -198,14 +198,15 @@ def _same_defs(
     chosen: Sequence[tuple[Hunk, tuple[int, int]]],
     following: Sequence[str],
 ) -> bool:
-    """Whether what is added stands in the def that it stands in in the next release: where a
-    def went elsewhere, a diff may show its lines in another one."""
+    """Whether what is added, or the line before what is only taken out, stands in the def that it
+    stands in in the next release: where a def went elsewhere, or got another name by a hunk that
+    is not chosen, a diff may show its lines in another one."""
     owners = scope_of(patched, path)
     if owners is None:
         return False
     shift = 0
     for change, _ in chosen:
-        for n in range(change.b1 - change.b0):
+        for n in range(change.b1 - change.b0) if change.b1 > change.b0 else (-1,):
             if owners[change.a0 + shift + n] != following[change.b0 + n]:
                 return False
         shift += (change.b1 - change.b0) - (change.a1 - change.a0)

@@ -72,7 +72,9 @@ def set_imports(
             continue
         if not nodes:
             runs = _runs(ours, scope[0]), _runs(theirs, scope[1])
-            placed = _insert(theirs, runs, module, added)
+            own = [node for node in new if _module(node) == module]
+            whole = len(own) == 1 and _names(own[0]) == added
+            placed = _insert(theirs, runs, module, added, _as_it_is(ours, own[0]) if whole else ())
             if placed is None:
                 return None
             edits.append(placed)
@@ -232,10 +234,11 @@ def _insert(
     runs: tuple[list[list[ast.ImportFrom]], list[list[ast.ImportFrom]]],
     module: str,
     names: Sequence[str],
+    lines: tuple[bytes, ...],
 ) -> ImportEdit | None:
-    """A new import where it sorts, in the run of imports that stands around it in ours, or,
-    where no import of that is left, in the only run of its package; None where theirs has not
-    that run, or not sorted."""
+    """A new import (as its ``lines``, where there are any) where it sorts, in the run of imports
+    that stands around it in ours, or, where no import of that is left, in the only run of its
+    package; None where theirs has not that run, or not sorted."""
     ours, there = runs
     own = next((run for run in ours if any(_module(node) == module for node in run)), [])
     around = {_module(node) for node in own} - {module}
@@ -254,7 +257,21 @@ def _insert(
     place = sum(1 for other in modules if other < key(module))
     line = run[place].lineno - 1 if place < len(run) else run[-1].end_lineno or 0
     like = theirs.lines[run[0].lineno - 1]
-    return ImportEdit(line, line, _written(like, module, sorted(names, key=_key), broken=False))
+    if not lines or _frame(lines[0]) != _frame(like):
+        lines = _written(like, module, sorted(names, key=_key), broken=False)
+    return ImportEdit(line, line, lines)
+
+
+def _as_it_is(ours: Source, node: ast.ImportFrom) -> tuple[bytes, ...]:
+    """The lines of an import, on which nothing else stands."""
+    lines = ours.lines[node.lineno - 1 : node.end_lineno]
+    whole = lines[-1].endswith(b"\n") and not any(b";" in line for line in lines)
+    return tuple(lines) if whole else ()
+
+
+def _frame(line: bytes) -> tuple[bytes, bool]:
+    """The indentation of a line and whether it ends in CR LF."""
+    return line[: len(line) - len(line.lstrip(b" \t"))], line.endswith(b"\r\n")
 
 
 def _runs(source: Source, scope: str) -> list[list[ast.ImportFrom]]:
