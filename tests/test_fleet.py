@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,8 @@ def test_a_saved_set_comes_back_after_any_change(lab: Lab) -> None:
     lab.run(site, "apply", "b", "c")
     dry = lab.json(site, "fleet", "restore", saved, "--dry-run")
     assert (dry["changed"], dry["bundles"]) == (True, ["fix.patch", "b"])
+    # In a folder that everybody may look into, it is still for its owner.
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
     assert lab.json(site, "status")["fingerprint"] != state["fingerprint"]
     lab.run(site, "fleet", "restore", saved)
     after = lab.json(site, "status")
@@ -282,6 +285,20 @@ def test_a_saved_set_comes_back_after_any_change(lab: Lab) -> None:
     assert lab.json(site, "status")["fingerprint"] == state["fingerprint"]
     lab.run(site, "revert", "--all")
     assert site.differences(pristine, releases.CONTENTS) == []
+
+
+def test_the_json_of_each_command_names_it_whole(lab: Lab) -> None:
+    site, saved = lab.site(), lab.base / "saved.json"
+    (lab.base / "n.json").write_text("{}")
+    for words in (
+        ("save", saved),
+        ("restore", saved),
+        ("restore", lab.base / "none"),
+        ("report", lab.base / "n.json"),
+        ("report", lab.base / "none"),
+    ):
+        told = lab.json(site, "fleet", *words, check=None)
+        assert told["command"] == f"fleet {words[0]}"
 
 
 def test_nothing_is_saved_in_the_middle_of_a_change(lab: Lab) -> None:

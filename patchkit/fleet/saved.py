@@ -41,7 +41,8 @@ def save(options: Options, file: str) -> Report:
     }
     root = make_root(os.path.dirname(path))
     try:
-        root.replace(os.path.basename(path), render(value))
+        # For whoever may change the environment: a bundle may be for no other eyes.
+        root.replace(os.path.basename(path), render(value), 0o600)
     finally:
         root.close()
     names = [entry["name"] for entry in entries]
@@ -52,7 +53,9 @@ def save(options: Options, file: str) -> Report:
         "file": path,
     }
     what = ", ".join(names) or "nothing is applied"
-    return Report("save", data, changed=True, render=lambda *_: [f"saved: {what}", f"file: {path}"])
+    return Report(
+        "fleet save", data, changed=True, render=lambda *_: [f"saved: {what}", f"file: {path}"]
+    )
 
 
 def restore(options: Options, signals: Held, file: str, *, dry_run: bool) -> Report:
@@ -75,6 +78,7 @@ def restore(options: Options, signals: Held, file: str, *, dry_run: bool) -> Rep
         entries = value["bundles"]
         wanted = [from_blobs(session.env, entries, entry, blob) for entry in entries]
     report = restore_set(session, signals, wanted, dry_run=dry_run)
+    report.command = "fleet restore"
     report.data["dry_run"] = dry_run
     report.render = _lines
     return report
