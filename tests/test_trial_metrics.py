@@ -323,6 +323,9 @@ def test_a_pattern_is_looked_for_in_what_a_person_sees() -> None:
     said += "\x1b[32mspeed:\x1b[0m \x1b[1m89.5\x1b[0m tok/s\r\n"
     wanted = Wanted(patterns=(parse_pattern(r"a=^speed: ([\d.]+) tok/s$"),))
     assert figures(wanted, said, "/", {}).values == {"a": 89.5}
+    # A title that does not end is over with its line.
+    said = "\x1b]of no end\nspeed: 89.5 tok/s\n"
+    assert figures(wanted, said, "/", {}).values == {"a": 89.5}
 
 
 def test_a_pattern_that_takes_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
