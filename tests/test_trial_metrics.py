@@ -408,6 +408,9 @@ def test_what_does_not_matter_is_left_out_unless_it_was_given() -> None:
         ("curl", "-u", "me:sesame", "http://host/?tp=8"),
         ("curl", "-H", "Authorization: Bearer sesame", "http://host/?tp=8"),
         ("curl", "http://host/v1?tp=8&token=sesame"),
+        ("serve", "--store", "redis://:sesame@host/0"),
+        ("serve", "--config", '{"tp": 8, "api_key": "sesame"}'),
+        ("git", "clone", "https://ghs_opensesame01@host/x"),
     ],
 )
 def test_a_secret_within_a_word_of_a_command_is_hidden(words: tuple[str, ...]) -> None:
@@ -454,8 +457,9 @@ def test_what_a_command_says_of_its_secrets_is_hidden() -> None:
     words = ("serve", "--api-key", "open-sesame", "--token=other sesame")
     known = private.secrets({"HF_TOKEN": "third-sesame"}, words)
     said = "ServerArgs(api_key='sesame', tp=8), open-sesame, other sesame, third-sesame"
+    said += ", {'hf_token': 'sesame', 'tp': 8}"
     kept = private.output(said, known)
-    assert "sesame" not in kept and "tp=8" in kept
+    assert "sesame" not in kept and "tp=8" in kept and "'tp': 8" in kept
 
 
 def test_a_command_line_and_a_text_keep_no_secret() -> None:
