@@ -287,6 +287,18 @@ def test_a_saved_set_comes_back_after_any_change(lab: Lab) -> None:
     assert site.differences(pristine, releases.CONTENTS) == []
 
 
+def test_a_set_is_saved_into_no_folder_and_over_nothing_of_patchkit(lab: Lab) -> None:
+    lab.bundle("b", {"acme": lab.edit(ALPHA)})
+    site = lab.site()
+    lab.run(site, "apply", "b")
+    before = site.picture()
+    assert "is a folder" in lab.run(site, "fleet", "save", f"{lab.base}/", check=2).stderr
+    own = lab.json(site, "fleet", "save", site / STATE / "state.json", check=3)
+    assert own["error"]["code"] == "own-folder"
+    assert site.differences(before) == []
+    lab.run(site, "verify")
+
+
 def test_the_json_of_each_command_names_it_whole(lab: Lab) -> None:
     site, saved = lab.site(), lab.base / "saved.json"
     (lab.base / "n.json").write_text("{}")

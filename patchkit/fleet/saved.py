@@ -12,22 +12,35 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from patchkit.errors import Refused
+from patchkit.errors import Refused, UsageError
 from patchkit.fsio import digest, make_root
 from patchkit.recording import blobs
 from patchkit.series import from_blobs
 from patchkit.session import Options, Report, Session
 from patchkit.shape import saved_fault
 from patchkit.signals import Held
-from patchkit.state import SCHEMA, parse_record, read_own, render
+from patchkit.state import NAME, SCHEMA, parse_record, read_own, render
 from patchkit.workflow import applied_set
 from patchkit.workflow import restore as restore_set
 
 
 def save(options: Options, file: str) -> Report:
-    """Write what is applied into ``file``, whole or not at all; nothing else changes."""
+    """Write what is applied into ``file``, whole or not at all; nothing else changes.
+
+    Raises :class:`UsageError` for a folder, and :class:`Refused` for a file of patchkit's own.
+    """
     session, state, chosen = applied_set(options)
     path = os.path.join(options.cwd, file)
+    if os.path.isdir(path):
+        raise UsageError(f"{path} is a folder", hint="name a file in it")
+    own = os.path.realpath(os.path.join(session.home.holder, NAME))
+    if os.path.commonpath([own, os.path.realpath(path)]) == own:
+        raise Refused(
+            f"{path} would be among the files that patchkit keeps for the environment",
+            code="own-folder",
+            file=path,
+            hint="save it elsewhere: that folder is no more when nothing is applied",
+        )
     entries = [] if state is None else state["bundles"]
     value = {
         "schema": SCHEMA,
