@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from patchkit.fleet.compare import compare, node_of
+from patchkit.state import MAX_STATE
 from tests import releases
 from tests.conftest import Cli
 from tests.support.lab import ALPHA, BETA, DELTA, GAMMA, STATE, Lab
@@ -285,6 +286,19 @@ def test_a_saved_set_comes_back_after_any_change(lab: Lab) -> None:
     assert lab.json(site, "status")["fingerprint"] == state["fingerprint"]
     lab.run(site, "revert", "--all")
     assert site.differences(pristine, releases.CONTENTS) == []
+
+
+@pytest.mark.slow
+def test_a_set_with_a_large_patch_comes_back(lab: Lab) -> None:
+    """One of more bytes than a record of patchkit's own may have."""
+    lab.bundle("b", {"acme": lab.diff({}, {"acme/big.txt": ("x" * 1023 + "\n") * 50_000})})
+    site, saved = lab.site(), lab.base / "saved.json"
+    lab.run(site, "apply", "b")
+    lab.run(site, "fleet", "save", saved)
+    assert saved.stat().st_size > MAX_STATE
+    lab.run(site, "revert", "--all")
+    lab.run(site, "fleet", "restore", saved)
+    lab.run(site, "verify", "b")
 
 
 def test_a_set_is_saved_into_no_folder_and_over_nothing_of_patchkit(lab: Lab) -> None:

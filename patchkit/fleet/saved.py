@@ -23,6 +23,9 @@ from patchkit.state import NAME, SCHEMA, parse_record, read_own, render
 from patchkit.workflow import applied_set
 from patchkit.workflow import restore as restore_set
 
+#: The most bytes that a saved set may take, in base64; one patch file may have half of it.
+_MOST = 1024 * 1024 * 1024
+
 
 def save(options: Options, file: str) -> Report:
     """Write what is applied into ``file``, whole or not at all; nothing else changes.
@@ -52,10 +55,17 @@ def save(options: Options, file: str) -> Report:
             for sha256, data in sorted(blobs(chosen).items())
         ],
     }
+    content = render(value)
+    if len(content) > _MOST:
+        raise Refused(
+            f"what is applied takes {len(content)} bytes to keep; the limit is {_MOST}",
+            code="too-large",
+            hint="take patches of large files out of the set",
+        )
     root = make_root(os.path.dirname(path))
     try:
         # For whoever may change the environment: a bundle may be for no other eyes.
-        root.replace(os.path.basename(path), render(value), 0o600)
+        root.replace(os.path.basename(path), content, 0o600)
     finally:
         root.close()
     names = [entry["name"] for entry in entries]
@@ -106,7 +116,7 @@ def _lines(data: dict[str, Any], style: Callable[[str, str], str], verbose: bool
 
 
 def _read(path: str) -> Any:
-    data = read_own(path)
+    data = read_own(path, _MOST)
     if data is None:
         raise Refused(
             f"there is no {path}",
