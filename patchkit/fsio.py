@@ -468,11 +468,14 @@ class Root:
         """A file that holds at least so many bytes of the disk for later."""
         folder, name = self._at(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, flags, 0o600, dir_fd=folder)
         try:
-            os.posix_fallocate(descriptor, 0, size)
-        finally:
-            os.close(descriptor)
+            descriptor = os.open(name, flags, 0o600, dir_fd=folder)
+            try:
+                os.posix_fallocate(descriptor, 0, size)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._named(error, path) from None
 
     def device(self, folder: str) -> int | None:
         """The device that a folder is on; None where there is no such folder.  Between two

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from patchkit.fleet.compare import compare, node_of
+from patchkit.state import MAX_STATE
 from tests import releases
 from tests.conftest import Cli
 from tests.support.lab import ALPHA, BETA, DELTA, GAMMA, STATE, Lab
@@ -268,6 +270,8 @@ def test_a_saved_set_comes_back_after_any_change(lab: Lab) -> None:
     lab.run(site, "apply", "b", "c")
     dry = lab.json(site, "fleet", "restore", saved, "--dry-run")
     assert (dry["changed"], dry["bundles"]) == (True, ["fix.patch", "b"])
+    # In a folder that everybody may look into, it is still for its owner.
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
     assert lab.json(site, "status")["fingerprint"] != state["fingerprint"]
     lab.run(site, "fleet", "restore", saved)
     after = lab.json(site, "status")
@@ -282,6 +286,45 @@ def test_a_saved_set_comes_back_after_any_change(lab: Lab) -> None:
     assert lab.json(site, "status")["fingerprint"] == state["fingerprint"]
     lab.run(site, "revert", "--all")
     assert site.differences(pristine, releases.CONTENTS) == []
+
+
+@pytest.mark.slow
+def test_a_set_with_a_large_patch_comes_back(lab: Lab) -> None:
+    """One of more bytes than a record of patchkit's own may have."""
+    lab.bundle("b", {"acme": lab.diff({}, {"acme/big.txt": ("x" * 1023 + "\n") * 50_000})})
+    site, saved = lab.site(), lab.base / "saved.json"
+    lab.run(site, "apply", "b")
+    lab.run(site, "fleet", "save", saved)
+    assert saved.stat().st_size > MAX_STATE
+    lab.run(site, "revert", "--all")
+    lab.run(site, "fleet", "restore", saved)
+    lab.run(site, "verify", "b")
+
+
+def test_a_set_is_saved_into_no_folder_and_over_nothing_of_patchkit(lab: Lab) -> None:
+    lab.bundle("b", {"acme": lab.edit(ALPHA)})
+    site = lab.site()
+    lab.run(site, "apply", "b")
+    before = site.picture()
+    assert "is a folder" in lab.run(site, "fleet", "save", f"{lab.base}/", check=2).stderr
+    own = lab.json(site, "fleet", "save", site / STATE / "state.json", check=3)
+    assert own["error"]["code"] == "own-folder"
+    assert site.differences(before) == []
+    lab.run(site, "verify")
+
+
+def test_the_json_of_each_command_names_it_whole(lab: Lab) -> None:
+    site, saved = lab.site(), lab.base / "saved.json"
+    (lab.base / "n.json").write_text("{}")
+    for words in (
+        ("save", saved),
+        ("restore", saved),
+        ("restore", lab.base / "none"),
+        ("report", lab.base / "n.json"),
+        ("report", lab.base / "none"),
+    ):
+        told = lab.json(site, "fleet", *words, check=None)
+        assert told["command"] == f"fleet {words[0]}"
 
 
 def test_nothing_is_saved_in_the_middle_of_a_change(lab: Lab) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +20,15 @@ import pytest
 from patchkit.hooks import words
 from tests import releases
 from tests.conftest import Result
-from tests.support.lab import ALPHA, STATE, Lab, Site, needs_root, needs_tool
+from tests.support.lab import (
+    ALPHA,
+    STATE,
+    Lab,
+    Site,
+    default_signals,
+    needs_root,
+    needs_tool,
+)
 
 pytest_plugins = ("tests.support.fixtures",)
 
@@ -315,6 +324,49 @@ def test_the_prolog_says_by_its_protocol_what_is_wrong(
     assert all(line.startswith("print n2: ") for line in lines)
 
 
+#: srun on one node: the command itself; what applies says so, and takes its time then.
+SRUN = """#!/bin/sh
+while case "$1" in --*) ;; *) false ;; esac; do shift; done
+case "$*" in *--dry-run*) ;; *" apply "*) "$@" && echo up > "$UP" && exec sleep 600 ;; esac
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_the_prolog_applies_is_put_back_after_a_signal(
+    lab: Lab, site: Site, tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "prolog").write_text(hook(lab, site, "slurm").stdout)
+    (tmp_path / "srun").write_text(SRUN)
+    (tmp_path / "srun").chmod(0o755)
+    os.mkfifo(tmp_path / "up")
+    lab.run(site, "revert", "--all")
+    before, job = site.picture(), f"{os.getpid()}{int(number)}"
+    own = {
+        "UP": str(tmp_path / "up"),
+        "SLURM_JOB_ID": job,
+        "SLURMD_NODENAME": "n",
+        "SLURM_NNODES": "1",
+    }
+    process = subprocess.Popen(
+        ["sh", tmp_path / "prolog", "apply"],
+        env={**lab.child_env, **own, "PATH": f"{tmp_path}:{lab.child_env['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=default_signals,  # noqa: PLW1509
+    )
+    try:
+        assert (tmp_path / "up").read_text() == "up\n"
+        assert site.differences(before, releases.CONTENTS) != []
+        os.killpg(process.pid, number)
+        assert process.wait(60) == 128 + number
+    finally:
+        process.kill()
+        process.wait()
+    assert site.differences(before, releases.CONTENTS) == []
+    assert not Path(f"/var/tmp/patchkit-{job}-n").exists()
+
+
 def free_ports(count: int) -> list[str]:
     """Ports of the loopback address that nobody listens on."""
     with ExitStack() as stack:
@@ -409,7 +461,7 @@ def test_slurm_applies_on_every_node_or_on_none(
 ) -> None:
     """n2 has an environment of its own, the others share one."""
     needs_tool("salloc")
-    prolog, own = tmp_path / "prolog", Site(Path(nodes["OWN"]))
+    prolog, own, left = tmp_path / "prolog", Site(Path(nodes["OWN"])), saved_sets()
     prolog.write_text(hook(lab, site, "slurm").stdout)
     allocated = ("salloc", "-Q", "-N4", "sh")
     wanted = lab.json(site, "status")["fingerprint"]
@@ -436,4 +488,23 @@ def test_slurm_applies_on_every_node_or_on_none(
     done = sh(*allocated, prolog, "apply", env=nodes)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert {lab.json(one, "status")["fingerprint"] for one in (site, own)} == {wanted}
-    assert list(Path("/var/tmp").glob("patchkit-*-n[1-4]")) == []
+    assert saved_sets() == left
+    # Where the way back fails, too, what leads there is kept and named.
+    for one in (site, own):
+        lab.run(one, "revert", "--all")
+    wrapped.write_text(failing.replace(" fleet restore -q", " fleet restore --not-there", 1))
+    done = sh(*allocated, wrapped, "apply", env=nodes)
+    assert done.returncode == 1, done.stderr
+    kept = saved_sets() - left
+    assert {path.name[-3:] for path in kept} == {"-n1", "-n2", "-n3", "-n4"}
+    path = next(path for path in kept if path.name.endswith("-n1"))
+    assert f" fleet restore {str(path).removesuffix('n1')}NODE\n" in done.stderr
+    lab.run(site, "fleet", "restore", path)
+    assert not (site / STATE).exists()
+    for path in kept:
+        path.unlink()
+
+
+def saved_sets() -> set[Path]:
+    """What the nodes keep of what they had."""
+    return set(Path("/var/tmp").glob("patchkit-*-n[1-4]"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -200,6 +202,30 @@ def test_check_says_whether_it_is_up_to_date_and_baking_again_mends_it(
     assert contents(lab.base / "image") == before
     bake(lab, site)
     assert not (lab.base / "image" / "patches" / "b").exists()
+    bake(lab, site, "--check")
+
+
+def test_the_commands_that_it_names_are_such(lab: Lab, site: Site) -> None:
+    lab.run(site, "revert", "--all")
+    said = bake(lab, site, check=3).stderr
+    words = shlex.split(said.partition("patchkit bake ")[2].partition(";")[0])
+    given = {"BUNDLE": "first", "IMAGE": BASE, "DIR": str(lab.base / "an image")}
+    done = lab.run(site, "bake", *(given.get(word, word) for word in words))
+    assert f"docker build '{lab.base}/an image'\n" in done.stdout
+
+
+def test_check_writes_nothing_where_a_bake_was_killed(lab: Lab, site: Site) -> None:
+    bake(lab, site)
+    image = lab.base / "image"
+    (image / ".writing").mkdir()
+    changes = [{"path": "Dockerfile", "new": True, "old": True}]
+    (image / ".writing/changes.json").write_text(json.dumps({"schema": 1, "changes": changes}))
+    shutil.copy(image / "Dockerfile", image / ".writing/old-0")
+    shutil.move(image / "Dockerfile", image / ".writing/new-0")
+    before = contents(image)
+    assert "without --check" in bake(lab, site, "--check", check=3).stderr
+    assert contents(image) == before
+    bake(lab, site)
     bake(lab, site, "--check")
 
 

@@ -323,6 +323,9 @@ def test_a_pattern_is_looked_for_in_what_a_person_sees() -> None:
     said += "\x1b[32mspeed:\x1b[0m \x1b[1m89.5\x1b[0m tok/s\r\n"
     wanted = Wanted(patterns=(parse_pattern(r"a=^speed: ([\d.]+) tok/s$"),))
     assert figures(wanted, said, "/", {}).values == {"a": 89.5}
+    # A title that does not end is over with its line.
+    said = "\x1b]of no end\nspeed: 89.5 tok/s\n"
+    assert figures(wanted, said, "/", {}).values == {"a": 89.5}
 
 
 def test_a_pattern_that_takes_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,6 +408,9 @@ def test_what_does_not_matter_is_left_out_unless_it_was_given() -> None:
         ("curl", "-u", "me:sesame", "http://host/?tp=8"),
         ("curl", "-H", "Authorization: Bearer sesame", "http://host/?tp=8"),
         ("curl", "http://host/v1?tp=8&token=sesame"),
+        ("serve", "--store", "redis://:sesame@host/0"),
+        ("serve", "--config", '{"tp": 8, "api_key": "sesame"}'),
+        ("git", "clone", "https://ghs_opensesame01@host/x"),
     ],
 )
 def test_a_secret_within_a_word_of_a_command_is_hidden(words: tuple[str, ...]) -> None:
@@ -451,8 +457,9 @@ def test_what_a_command_says_of_its_secrets_is_hidden() -> None:
     words = ("serve", "--api-key", "open-sesame", "--token=other sesame")
     known = private.secrets({"HF_TOKEN": "third-sesame"}, words)
     said = "ServerArgs(api_key='sesame', tp=8), open-sesame, other sesame, third-sesame"
+    said += ", {'hf_token': 'sesame', 'tp': 8}"
     kept = private.output(said, known)
-    assert "sesame" not in kept and "tp=8" in kept
+    assert "sesame" not in kept and "tp=8" in kept and "'tp': 8" in kept
 
 
 def test_a_command_line_and_a_text_keep_no_secret() -> None:

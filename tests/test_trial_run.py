@@ -790,6 +790,28 @@ def test_what_a_killed_trial_leaves_running_ends_without_another_command(
     lab.run(site, "recover")
 
 
+@pytest.mark.parametrize("limit", [64, 3], ids=["lowered", "no-descriptor-is-left"])
+def test_what_is_beside_a_trial_holds_no_descriptor_and_is_no_reason_to_refuse_one(
+    limit: int,
+) -> None:
+    # 900 was opened before the limit was lowered.
+    code = (
+        "import os, resource, select, sys\n"
+        "from patchkit.trials.keeper import Keeper\n"
+        "reader, writer = os.pipe()\n"
+        "os.dup2(writer, 900)\n"
+        "os.close(writer)\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, 1000))\n"
+        "keeper = Keeper('t')\n"
+        "os.close(900)\n"
+        "over = select.select([reader], [], [], 60)[0]\n"
+        "print('nothing' if over else 'the pipe', end='')\n"
+        "keeper.dismiss()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "nothing"
+
+
 def test_nothing_of_a_trial_lives_on_after_its_end(lab: Lab, site: Site) -> None:
     with under_way(lab, site) as (process, pipe, _):
         beside = os.pidfd_open(keeper(process.pid))

@@ -49,6 +49,7 @@ def report(settings: Settings, files: tuple[str, ...], html: str | None) -> int:
       patchkit status --json > /shared/status/$(hostname).json    # on each node
       patchkit fleet report /shared/status --html fleet.html
     """
+    settings.command = "fleet report"
     found = compare(read(files, settings.options.cwd))
     summary = _summary(found)
     notes = []
@@ -73,7 +74,7 @@ def report(settings: Settings, files: tuple[str, ...], html: str | None) -> int:
     return finish(
         settings,
         Report(
-            "fleet",
+            settings.command,
             data,
             exit_code=0 if found.alike else 1,
             notes=notes,
@@ -97,7 +98,7 @@ def save(settings: Settings, file: str) -> int:
     """
     from .saved import save as save_set
 
-    settings.command = "save"
+    settings.command = "fleet save"
     return finish(settings, save_set(settings.options, file))
 
 
@@ -119,7 +120,7 @@ def restore(settings: Settings, file: str, dry_run: bool, while_running: bool) -
 
     from .saved import restore as restore_set
 
-    settings.command = "restore"
+    settings.command = "fleet restore"
     settings.options.while_running = while_running
     with held(last=True) as signals:
         settings.options.signals = signals

@@ -12,22 +12,38 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from patchkit.errors import Refused
+from patchkit.errors import Refused, UsageError
 from patchkit.fsio import digest, make_root
 from patchkit.recording import blobs
 from patchkit.series import from_blobs
 from patchkit.session import Options, Report, Session
 from patchkit.shape import saved_fault
 from patchkit.signals import Held
-from patchkit.state import SCHEMA, parse_record, read_own, render
+from patchkit.state import NAME, SCHEMA, parse_record, read_own, render
 from patchkit.workflow import applied_set
 from patchkit.workflow import restore as restore_set
 
+#: The most bytes that a saved set may take, in base64; one patch file may have half of it.
+_MOST = 1024 * 1024 * 1024
+
 
 def save(options: Options, file: str) -> Report:
-    """Write what is applied into ``file``, whole or not at all; nothing else changes."""
+    """Write what is applied into ``file``, whole or not at all; nothing else changes.
+
+    Raises :class:`UsageError` for a folder, and :class:`Refused` for a file of patchkit's own.
+    """
     session, state, chosen = applied_set(options)
     path = os.path.join(options.cwd, file)
+    if os.path.isdir(path):
+        raise UsageError(f"{path} is a folder", hint="name a file in it")
+    own = os.path.realpath(os.path.join(session.home.holder, NAME))
+    if os.path.commonpath([own, os.path.realpath(path)]) == own:
+        raise Refused(
+            f"{path} would be among the files that patchkit keeps for the environment",
+            code="own-folder",
+            file=path,
+            hint="save it elsewhere: that folder is no more when nothing is applied",
+        )
     entries = [] if state is None else state["bundles"]
     value = {
         "schema": SCHEMA,
@@ -39,9 +55,17 @@ def save(options: Options, file: str) -> Report:
             for sha256, data in sorted(blobs(chosen).items())
         ],
     }
+    content = render(value)
+    if len(content) > _MOST:
+        raise Refused(
+            f"what is applied takes {len(content)} bytes to keep; the limit is {_MOST}",
+            code="too-large",
+            hint="take patches of large files out of the set",
+        )
     root = make_root(os.path.dirname(path))
     try:
-        root.replace(os.path.basename(path), render(value))
+        # For whoever may change the environment: a bundle may be for no other eyes.
+        root.replace(os.path.basename(path), content, 0o600)
     finally:
         root.close()
     names = [entry["name"] for entry in entries]
@@ -52,7 +76,9 @@ def save(options: Options, file: str) -> Report:
         "file": path,
     }
     what = ", ".join(names) or "nothing is applied"
-    return Report("save", data, changed=True, render=lambda *_: [f"saved: {what}", f"file: {path}"])
+    return Report(
+        "fleet save", data, changed=True, render=lambda *_: [f"saved: {what}", f"file: {path}"]
+    )
 
 
 def restore(options: Options, signals: Held, file: str, *, dry_run: bool) -> Report:
@@ -75,6 +101,7 @@ def restore(options: Options, signals: Held, file: str, *, dry_run: bool) -> Rep
         entries = value["bundles"]
         wanted = [from_blobs(session.env, entries, entry, blob) for entry in entries]
     report = restore_set(session, signals, wanted, dry_run=dry_run)
+    report.command = "fleet restore"
     report.data["dry_run"] = dry_run
     report.render = _lines
     return report
@@ -89,7 +116,7 @@ def _lines(data: dict[str, Any], style: Callable[[str, str], str], verbose: bool
 
 
 def _read(path: str) -> Any:
-    data = read_own(path)
+    data = read_own(path, _MOST)
     if data is None:
         raise Refused(
             f"there is no {path}",

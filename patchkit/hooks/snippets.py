@@ -74,6 +74,7 @@ ExecStartPre={words.unit(facts.verify)}
 def slurm(facts: Facts) -> str:
     """A task prolog, with the commands around it."""
     launch = words.shell([*facts.run, *facts.command])
+    restore = words.shell([*facts.patchkit, "fleet", "restore"])
     return f"""\
 #!/bin/sh
 # A Slurm task prolog, run on each node before each task. Keep it where every node sees it:
@@ -92,10 +93,19 @@ if [ "${{1-}}" = apply ]; then
   with_file() {{ each sh -c '"$@" "/var/tmp/patchkit-$SLURM_JOB_ID-$SLURMD_NODENAME"' sh "$@"; }}
   each {words.shell([*facts.patchkit, "recover", "-q"])} || exit
   each {words.shell([*facts.apply, "--dry-run", "-q"])} || exit
-  with_file {words.shell([*facts.patchkit, "fleet", "save", "-q"])} || exit
-  each {words.shell([*facts.apply, "-q"])} && each {words.shell(facts.verify)}
-  code=$?
-  [ "$code" = 0 ] || with_file {words.shell([*facts.patchkit, "fleet", "restore", "-q"])}
+  # srun passes Ctrl-C and SIGTERM on to its step; what was begun is put back all the same.
+  trap : HUP INT TERM
+  if with_file {words.shell([*facts.patchkit, "fleet", "save", "-q"])}; then
+    each {words.shell([*facts.apply, "-q"])} && each {words.shell(facts.verify)}
+    code=$?
+    if [ "$code" != 0 ] && ! with_file {restore} -q; then
+      echo "not put back on every node; there:" {restore} \\
+        "/var/tmp/patchkit-$SLURM_JOB_ID-NODE" >&2
+      exit "$code"
+    fi
+  else
+    code=$?
+  fi
   with_file rm -f
   exit "$code"
 fi

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -78,7 +79,7 @@ def bake(options: Options, wishes: Wishes) -> Report:
         ".dockerignore": ignore().encode("ascii"),
     }
     files[output.RECORD] = output.record(files, gathered.bundles, gathered.expected)
-    changes = output.changes(wishes.folder, files)
+    changes = output.changes(wishes.folder, files, only_look=wishes.check)
     if changes and not wishes.check:
         output.write(wishes.folder, changes)
     expected = gathered.expected
@@ -237,5 +238,7 @@ def _lines(data: dict[str, Any], style: Callable[[str, str], str], verbose: bool
     elif check:
         lines.append(f"{data['output']} is not up to date")
     else:
-        lines.append(f"written to {data['output']}: docker build {data['output']}")
+        lines.append(
+            f"written to {data['output']}: {shlex.join(['docker', 'build', data['output']])}"
+        )
     return lines

@@ -62,8 +62,8 @@ def applied(options: Options) -> Gathered:
         raise Refused(
             "nothing is applied here, and no bundle is named",
             code="nothing-applied",
-            hint="name the bundles of the image: patchkit bake BUNDLE… --output DIR; or apply"
-            " them here first",
+            hint="name the bundles of the image: patchkit bake --bundle BUNDLE --from IMAGE"
+            " --output DIR; or apply them here first",
         )
     chosen = [from_record(session.env, session.home, entries, entry) for entry in entries]
     for one in chosen:

@@ -46,9 +46,10 @@ def render(recipe: Recipe) -> str:
 # editing it. Another base: docker build --build-arg BASE=IMAGE
 ARG BASE={recipe.base}
 FROM ${{BASE}}
-# The interpreter whose packages are patched, as the base image calls it.
-ARG PYTHON={recipe.python}
-ENV PATCHKIT_PYTHON=${{PYTHON}} PATCHKIT_BUNDLES={PLACE}
+# The interpreter whose packages are patched, as the base image calls it. (PYTHON would be another
+# one where the base image sets that: its ENV goes before an ARG.)
+ARG IMAGE_PYTHON={recipe.python}
+ENV PATCHKIT_PYTHON=${{IMAGE_PYTHON}} PATCHKIT_BUNDLES={PLACE}
 {root}COPY . {PLACE}/
 # All in one RUN: no layer holds half of it, and what does not verify gives no image.
 # patchkit has an environment of its own, so that it changes no other package of the image.

@@ -67,14 +67,21 @@ def read_record(folder: str) -> dict[str, Any]:
     return value
 
 
-def changes(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes | None]:
+def changes(folder: str, files: Mapping[str, bytes], *, only_look: bool) -> dict[str, bytes | None]:
     """What has to be written for the folder to hold exactly these files, ``None`` for one that
-    goes.
+    goes.  A write that was killed is finished first, or where this may ``only_look``, refused
+    (``bake-interrupted``).
 
     Raises :class:`Refused` (``foreign-files``) for a folder that holds anything but what bake
     wrote there, as it wrote it.
     """
     if os.path.isdir(folder) and is_unfinished(folder):
+        if only_look:
+            raise Refused(
+                f"a bake into {folder} was interrupted",
+                code="bake-interrupted",
+                hint="run the same command without --check, which finishes it",
+            )
         finish(folder)
     present = _present(folder)
     known: dict[str, str] = {}

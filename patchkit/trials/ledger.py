@@ -50,12 +50,12 @@ class Ledger:
 
     def write(self, trial: Trial) -> None:
         """Write a record whole: aside, synced, renamed; on a full disk in the room that is kept
-        for it, if there is any."""
+        for its last form, if this is one."""
         root = make_root(self.folder)
         try:
             root.replace(trial.id + _END, render(trial))
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self.release(trial.id):
+            if trial.status == "running" or not is_full(error) or not self.release(trial.id):
                 raise
             root.replace(trial.id + _END, render(trial))
         finally:
@@ -67,8 +67,10 @@ class Ledger:
         root = make_root(os.path.join(self.folder, LOGS))
         try:
             root.mkdir(identifier)
-            data = bytes(_FORM + runs * _FORM_OF_RUN)
-            root.create(f"{identifier}/{_RESERVE}", data, 0o644)
+            root.reserve(f"{identifier}/{_RESERVE}", _FORM + runs * _FORM_OF_RUN)
+        except OSError:
+            self.release(identifier)
+            raise
         finally:
             root.close()
 
@@ -204,12 +206,18 @@ def place(given: str | None, environ: Mapping[str, str], cwd: str, bundles: str 
     return os.path.join(bundles, FOLDER)
 
 
+def is_full(error: OSError) -> bool:
+    """Whether an error says that there is no room."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def interrupt(path: str) -> bool:
     """Mark the record of a trial that died; whether it was one that ran."""
     folder, name = os.path.split(path)
     ledger = Ledger(folder)
-    trial = ledger.read(name.removesuffix(_END))
-    ledger.release(trial.id)
+    identifier = name.removesuffix(_END)
+    ledger.release(identifier)
+    trial = ledger.read(identifier)
     if trial.status != "running":
         return False
     ledger.write(trial._replace(status="interrupted", ended=now()))

@@ -114,7 +114,7 @@ def direction(unit: str | None) -> str | None:
 
 
 #: What moves a terminal's cursor, colours, or names its window (ECMA-48).
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _RETURN = re.compile(r"\r+\n?")
 
 

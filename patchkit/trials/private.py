@@ -40,13 +40,14 @@ _KNOWN = re.compile(
 )
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _MARK = re.compile(
-    r"(hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|nvapi-|eyJ)[A-Za-z0-9._-]{10,}"
+    r"(hf_|sk-|gh[oprsu]_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|nvapi-|eyJ)[A-Za-z0-9._-]{10,}"
 )
-#: user:password@ of an address.
-_LOGIN = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
-#: A value with its name: ``NAME=VALUE``, ``--name=VALUE``, ``Name: VALUE``, ``--name VALUE``.
+#: user:password@ of an address; a store may have no users (redis).
+_LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]+(?=@)")
+#: A value with its name: ``NAME=VALUE``, ``--name=VALUE``, ``Name: VALUE``, ``--name VALUE``,
+#: ``"name": VALUE``.
 _GIVEN = re.compile(
-    r"(?<![\w-])(?:(?P<name>-{0,2}[A-Za-z_][\w-]*)(?P<by>=|: ?(?!//))"
+    r"(?<![\w-])(?:(?P<name>-{0,2}[A-Za-z_][\w-]*)(?P<by>=|[\"']?: ?(?!//))"
     r"|(?P<option>--[A-Za-z][\w-]*)(?P<gap> +))"
     r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s'\";&|]+)"
 )

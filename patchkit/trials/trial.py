@@ -34,7 +34,7 @@ from patchkit.workflow import begin_trial, end_trial, recover, switch
 from . import private, running
 from .figures import Figures, Wanted, before, figures
 from .keeper import Keeper
-from .ledger import LOGS, Ledger, new_id, now
+from .ledger import LOGS, Ledger, is_full, new_id, now
 from .record import BASELINE, CANDIDATE, GRACE, Given, Run, SetUse, Trial, as_json
 from .sets import Asked, Tried, one_change, repository, several, tried
 from .statistics import compare
@@ -263,9 +263,10 @@ class _Course:
         descriptor = begin_trial(self._session, self._signals, self._begin)
         try:
             try:
-                self._ledger.write(self._trial)
                 self._ledger.reserve(self._trial.id, len(self._sets) * self._wishes.repeat)
+                self._ledger.write(self._trial)
             except BaseException:
+                self._ledger.release(self._trial.id)
                 end_trial(self._session, _Patient())
                 raise
             keeper = Keeper(self._trial.id)
@@ -315,7 +316,11 @@ class _Course:
                 self._screen.say(f"run {number} of {len(names)}: {name}")
             run, problem = self._once(name, number)
             self._trial = self._trial._replace(runs=(*self._trial.runs, run))
-            self._ledger.write(self._trial)
+            try:
+                self._ledger.write(self._trial)
+            except OSError as error:  # a full disk must not end what is measured
+                if not is_full(error):
+                    raise
             if problem is not None:
                 self._notes.append(f"run {number} ({name}): {problem}")
             if self._exit or self._ended_by is not None:

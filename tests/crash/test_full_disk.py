@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -55,10 +56,13 @@ def on_disk(lab: Lab, folder: Path) -> tuple[Site, Site]:
     """A site on that disk: as seen from here, and as the commands in there see it."""
     source = lab.site()
     subprocess.run(["cp", "-a", source.root, folder / "site"], check=True)
-    # PROCESS/root of proc(5) is the top of what the commands see.
+    return Site(folder / "site"), Site(inside(folder) / "site")
+
+
+def inside(folder: Path) -> Path:
+    """A folder of that disk as the commands see it: PROCESS/root of proc(5) is their top."""
     parts = folder.parts
-    inside = Path("/", *parts[parts.index("root") + 1 :])
-    return Site(folder / "site"), Site(inside / "site")
+    return Path("/", *parts[parts.index("root") + 1 :])
 
 
 def bundle(lab: Lab) -> None:
@@ -109,3 +113,43 @@ def test_revert_on_a_full_disk(lab: Lab, which: str) -> None:
         different = seen.differences(before)
         compiled = ("bolt/data/csrc/kernel.cu", "bolt/data/include/kernel.cuh")
         assert [line for line in different if not line.startswith(compiled)] == []
+
+
+def test_a_trial_on_a_full_disk_is_recorded_to_its_end(lab: Lab) -> None:
+    """Its logs fill the disk in the first run already, and the environment is elsewhere."""
+    lab.bundle("b", {"acme": lab.edit(ALPHA)})
+    site = lab.site()
+    with small_disk(lab, 200) as (folder, enter):
+        (folder / "trials").mkdir()
+        lab.run(
+            site,
+            *("trial", "run", "-q", "--name", "t", "--bundle", "b", "--repeat", "3"),
+            *("--trials", inside(folder) / "trials"),
+            *("--metric", r"n=n (\d+)", "--", "sh", "-c", "yes | head -c 2000000; echo n 7"),
+            prefix=enter,
+        )
+        (path,) = (folder / "trials").glob("*.json")
+        record = json.loads(path.read_text())
+        assert record["status"] == "finished" and record["ended"]
+        assert [run["values"] for run in record["runs"]] == [{"n": 7.0}] * 3
+        lab.run(site, "verify", "--pristine")
+
+
+def test_a_trial_without_room_for_its_record_does_not_begin_and_leaves_none(lab: Lab) -> None:
+    lab.bundle("b", {"acme": lab.edit(ALPHA)})
+    site = lab.site()
+    before = site.picture()
+    with small_disk(lab, 200) as (folder, enter):
+        (folder / "trials").mkdir()
+        fill(folder, 6)
+        done = lab.run(
+            site,
+            *("trial", "run", "--name", "t", "--bundle", "b"),
+            *("--trials", inside(folder) / "trials", "--", "true"),
+            prefix=enter,
+            check=4,
+        )
+        assert f"No space left on device: {inside(folder)}/trials/logs/" in done.stderr
+        left = [str(path) for path in (folder / "trials").rglob("*") if path.is_file()]
+        assert left == []
+    assert site.differences(before) == []

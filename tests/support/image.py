@@ -87,7 +87,9 @@ class Engine:
             (layer / name).mkdir(exist_ok=True)
         (layer / "dev" / "null").touch()
         path = f"{_PYTHON}/bin:/usr/local/bin:/usr/bin:/bin"
-        return Image((layer,), {"PATH": path, "HOME": "/root", "LC_ALL": "C.UTF-8"})
+        usual = {"PATH": path, "HOME": "/root", "LC_ALL": "C.UTF-8"}
+        # What a base image may have set for itself.
+        return Image((layer,), {**usual, "PYTHON": "/nowhere", "BASE": "nowhere"})
 
     def run(
         self,
@@ -141,8 +143,9 @@ class Engine:
                 assert rest == "${BASE}" and args["BASE"]
             elif word == "ENV":
                 pairs = (one.partition("=") for one in rest.split())
-                added = {k: re.sub(r"\$\{(\w+)\}", lambda m: args[m[1]], v) for k, _, v in pairs}
-                image = replace(image, env={**image.env, **added})
+                # An ENV goes before an ARG of its name.
+                put = {k: _filled(v, {**args, **image.env}) for k, _, v in pairs}
+                image = replace(image, env={**image.env, **put})
             elif word == "USER":
                 image = replace(image, user=rest)
             elif word == "COPY":
@@ -207,6 +210,10 @@ class BuildFailed(Exception):
         super().__init__(f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
         self.code = done.returncode
         self.said = done.stdout + done.stderr
+
+
+def _filled(text: str, known: Mapping[str, str]) -> str:
+    return re.sub(r"\$\{(\w+)\}", lambda found: known[found[1]], text)
 
 
 def instructions(text: str) -> list[tuple[str, str]]:

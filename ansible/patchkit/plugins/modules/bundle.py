@@ -253,7 +253,7 @@ def main():
         forget = ["--forget"] if given["forget"] else []
         _changed(module, program, "revert", ["revert", *forget, *words])
     else:
-        _changed(module, program, "restore", ["fleet", "restore", given["saved"]])
+        _changed(module, program, "fleet restore", ["fleet", "restore", given["saved"]])
 
 
 def _options(module):
@@ -305,7 +305,7 @@ def _applied(module, program):
         if saved:
             if preview is None:
                 before = program.ask("recover")
-            program.ask("save", ["fleet", "save", saved])
+            program.ask("fleet save", ["fleet", "save", saved])
             program.told["saved"] = True
     answer = program.ask("apply", words + names)
     if program.told["saved"] and not answer["changed"]:
