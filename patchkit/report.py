@@ -303,10 +303,13 @@ def _list(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
             lines.append(f"{indent}fits: {', '.join(fits)}")
         if row.get("reason"):
             lines.append(f"{indent}{row['state']}: {row['reason']}")
-        lines += [f"{indent}opens: {line}" for line in row.get("opens", [])]
-        lines += [f"{indent}does not: {line}" for line in row.get("limits", [])]
-    lines += ["", *(f"{word}: {text}" for word, text in _LEGEND.items() if word in states)]
-    return lines
+        if verbose:
+            lines += [f"{indent}opens: {line}" for line in row.get("opens", [])]
+            lines += [f"{indent}does not: {line}" for line in row.get("limits", [])]
+    legend = [f"{word}: {text}" for word, text in _LEGEND.items() if word in states]
+    if not verbose and any(row.get("opens") or row.get("limits") for row in rows):
+        legend.append("patchkit show BUNDLE says what one opens, and what it is known not to do")
+    return [*lines, *([""] if legend else []), *legend]
 
 
 def _show(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
@@ -344,6 +347,8 @@ def _show(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
             lines.append(f"  {item['kind']:9} {item['file']}{within}")
             if item["message"]:
                 lines.append(f"            or else {item['message']}")
+            else:
+                lines.append(f"            {item['expects']}")
     profile = bundle["profile"]
     if profile["env"]:
         pairs = " ".join(f"{k}={v}" for k, v in sorted(profile["env"].items()))
