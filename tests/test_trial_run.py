@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -670,8 +671,11 @@ def test_a_trial_that_is_stopped_stops_its_command_and_goes_on_with_it(
     with under_way(lab, site) as (process, pipe, line):
         process.send_signal(signal.SIGTSTP)
         assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
-        state = Path(f"/proc/{int(line.split()[-1])}/stat").read_text().rpartition(")")[2]
-        assert state.split()[0] == "T"
+        stat = Path(f"/proc/{int(line.split()[-1])}/stat")
+        end = time.monotonic() + 30  # it has the signal by now, and stops when it runs next
+        while stat.read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < end
+            time.sleep(0.01)
         process.send_signal(signal.SIGCONT)
         let_go(pipe)
         assert process.wait(60) == 0
