@@ -87,15 +87,16 @@ def text(report: Report, style: Style = plain, *, verbose: bool = False) -> str:
 
 
 def problem_lines(problems: list[dict[str, Any]]) -> list[str]:
-    """Findings of verify, status and lint, each with its next step."""
+    """Findings of verify, status and lint, each with its next step; of several in a row that
+    have the same one, behind the last."""
     lines: list[str] = []
-    for problem in problems:
+    for problem, following in zip(problems, [*problems[1:], {}], strict=True):
         place = f":{problem['line']}" if problem.get("line") else ""
         message = str(problem["message"])
         if place and problem.get("file"):
             message = message.replace(str(problem["file"]), f"{problem['file']}{place}", 1)
         lines.append(_printable(f"{problem['kind']}: {message}"))
-        if problem.get("hint"):
+        if problem.get("hint") and problem["hint"] != following.get("hint"):
             lines.append(_printable(f"  hint: {problem['hint']}"))
     return lines
 

@@ -183,6 +183,15 @@ def test_rename_and_delete_keep_manifest_and_lock_right(lab: Lab, site: Site) ->
     assert "no patch would be left" in last.stderr
 
 
+def test_a_dry_run_says_what_it_would_write_and_writes_nothing(lab: Lab, site: Site) -> None:
+    before = digests(lab)
+    for words in (("rename", "mine", "2", "0002-new"), ("fold", "mine", "1", "2")):
+        said = lab.run(site, *words, "--dry-run").stdout
+        assert "would write " in said and "would remove " in said
+        assert "wrote" not in said and "removed" not in said
+    assert digests(lab) == before
+
+
 def test_a_place_that_means_another_file_in_another_variant_is_not_renamed(
     lab: Lab, site: Site
 ) -> None:

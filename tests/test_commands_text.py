@@ -157,6 +157,23 @@ def test_status(lab: Lab) -> None:
     assert lab.run(site, "status", "--check", check=1).stdout
 
 
+def test_a_next_step_of_several_problems_is_said_once(lab: Lab) -> None:
+    site = lab.site()
+    bundles(lab)
+    lab.run(site, "apply", "one", "three")
+    for path in (ALPHA[0], BETA[0], DELTA[0]):
+        (site / path).unlink()
+    problems = lab.json(site, "status")["problems"]
+    hints = [problem["hint"] for problem in problems]
+    assert len(hints) == 3 and len(set(hints)) == 2, "each has it in JSON"
+    shown = [
+        lab.run(site, "status").stdout,
+        lab.run(site, "verify", check=1).stderr,
+    ]
+    for text in shown:
+        assert [text.count(f"hint: {hint}") for hint in set(hints)] == [1, 1]
+
+
 def test_diff_can_be_applied_by_git(lab: Lab) -> None:
     """What it prints is a patch: from pristine to now, and from now to wanted."""
     site = lab.site()

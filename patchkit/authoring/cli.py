@@ -52,8 +52,11 @@ def _text(data: dict[str, Any], style: Callable[[str, str], str], verbose: bool)
         f"{style(one['change'].ljust(8), colours.get(one['change'], 'yellow'))} {one['path']}"
         for one in data.get("captured", [])
     ]
-    lines += [f"wrote {path}" for path in data.get("written", [])]
-    lines += [f"removed {path}" for path in data.get("removed", [])]
+    wrote, removed = (
+        ("would write", "would remove") if data.get("dry_run") else ("wrote", "removed")
+    )
+    lines += [f"{wrote} {path}" for path in data.get("written", [])]
+    lines += [f"{removed} {path}" for path in data.get("removed", [])]
     if data.get("asserts"):
         lines += ["", "new assertions of the manifest, tried on the files before and after:"]
     for one in data.get("asserts", []):

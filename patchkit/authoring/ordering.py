@@ -239,5 +239,6 @@ def report_of(command: str, folder: str, made: Draft, *, dry_run: bool) -> Repor
     full = {path: f"{folder}/{path}" for path in changed}
     report.data["written"] = [full[p] for p in changed if changed[p] is not None]
     report.data["removed"] = [full[p] for p in changed if changed[p] is None]
+    report.data["dry_run"] = dry_run
     report.notes += made.notes
     return report
