@@ -246,7 +246,7 @@ def development_venv(interpreter: Interpreter) -> Path:
     pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-compile"]
     must(
         [*pip, "--find-links", WHEELHOUSE, *wanted_here],
-        "delete build/ and try again, with a network",
+        "delete build/wheelhouse and try again, with a network",
     )
     must([*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT], "see above")
     stamp.write_text(wanted)
@@ -515,7 +515,7 @@ def demo() -> int:
     python = tool / "bin" / "python"
     collect_wheels(interpreter, python, requirements("dependencies", "requires"))
     pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", WHEELHOUSE]
-    must([*pip, ROOT], "delete build/ and try again, with a network")
+    must([*pip, ROOT], "delete build/wheelhouse and try again, with a network")
 
     wheels = ", ".join(f"{name} {version}" for name, version in DEMO_RELEASES)
     headline(f"2/5  the target: {wheels}, real wheels, without their dependencies")

@@ -286,7 +286,10 @@ def _unknown(folder: str, name: str) -> Refused:
     elif near:
         hint = f"did you mean {' or '.join(near)}?"
     elif names:
-        hint = "patchkit list shows the bundles on offer"
+        hint = (
+            "patchkit list shows the bundles on offer; --bundles DIR, or PATCHKIT_BUNDLES, names"
+            " where others are"
+        )
     else:
         hint = "there is no manifest in it; name another directory: --bundles DIR"
     return Refused(

@@ -90,14 +90,26 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         beside = _BESIDE.get(cmd_name)
         if beside is None:
-            return super().get_command(ctx, cmd_name)
+            own = super().get_command(ctx, cmd_name)
+            if own is not None:
+                _say_what_else(own)
+            return own
         module, function, short_help = beside
         from importlib import import_module
 
         command = getattr(import_module(f"patchkit.{module}"), function)
         assert isinstance(command, click.Command)
         command.short_help = short_help
+        _say_what_else(command)
         return command
+
+
+def _say_what_else(command: click.Command) -> None:
+    """Name the options of the program in the help of a command that takes them behind its name:
+    there they are hidden, since all commands would list them."""
+    for one in command.commands.values() if isinstance(command, click.Group) else (command,):
+        if any(option.name == "bundles_dir" for option in one.params):
+            one.epilog = "And --python, --root, --bundles, --lock-timeout: patchkit --help."
 
 
 @click.group(

@@ -258,7 +258,28 @@ def _assertion(assertion: Assertion, releases: dict[str, str]) -> dict[str, Any]
         "kind": kind,
         "file": assertion.file,
         "within": assertion.within,
+        "expects": _expected(assertion),
         "message": assertion.message,
         "versions": assertion.versions,
         "judged": judged,
     }
+
+
+def _expected(assertion: Assertion) -> str:
+    """What an assertion asks for, in a line."""
+    if assertion.literal is not None:
+        values = ", ".join(map(repr, assertion.literal.has))
+        return f"{assertion.literal.name} has {values}"
+    if assertion.condition is not None:
+        given = ", ".join(f"{name} = {value!r}" for name, value in assertion.condition.given)
+        return f"{assertion.condition.test} is {assertion.condition.expected}, given {given}"
+    if assertion.defined:
+        return f"defined: {', '.join(assertion.defined)}"
+    low, high = assertion.minimum or 0, assertion.maximum
+    if high is None:
+        times = "is there" if low < 2 else f"is there {low} times or more"
+    elif high == 0:
+        times = "is absent"
+    else:
+        times = f"is there {high} times" if low == high else f"is there {low} to {high} times"
+    return f"{assertion.pattern or assertion.text} {times}"

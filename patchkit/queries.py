@@ -264,6 +264,8 @@ def _diff_wanted(options: Options, names: Sequence[str]) -> Report:
 
     environment, files, notes = plan_apply(options, names, _wanted_files)
     data: dict[str, Any] = {"environment": environment, "files": files}
+    if not files:
+        notes = [*notes, "applying that would change no file; what was changed: patchkit diff"]
     return Report("diff", data, notes=notes)
 
 

@@ -87,15 +87,16 @@ def text(report: Report, style: Style = plain, *, verbose: bool = False) -> str:
 
 
 def problem_lines(problems: list[dict[str, Any]]) -> list[str]:
-    """Findings of verify, status and lint, each with its next step."""
+    """Findings of verify, status and lint, each with its next step; of several in a row that
+    have the same one, behind the last."""
     lines: list[str] = []
-    for problem in problems:
+    for problem, following in zip(problems, [*problems[1:], {}], strict=True):
         place = f":{problem['line']}" if problem.get("line") else ""
         message = str(problem["message"])
         if place and problem.get("file"):
             message = message.replace(str(problem["file"]), f"{problem['file']}{place}", 1)
         lines.append(_printable(f"{problem['kind']}: {message}"))
-        if problem.get("hint"):
+        if problem.get("hint") and problem["hint"] != following.get("hint"):
             lines.append(_printable(f"  hint: {problem['hint']}"))
     return lines
 
@@ -303,10 +304,13 @@ def _list(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
             lines.append(f"{indent}fits: {', '.join(fits)}")
         if row.get("reason"):
             lines.append(f"{indent}{row['state']}: {row['reason']}")
-        lines += [f"{indent}opens: {line}" for line in row.get("opens", [])]
-        lines += [f"{indent}does not: {line}" for line in row.get("limits", [])]
-    lines += ["", *(f"{word}: {text}" for word, text in _LEGEND.items() if word in states)]
-    return lines
+        if verbose:
+            lines += [f"{indent}opens: {line}" for line in row.get("opens", [])]
+            lines += [f"{indent}does not: {line}" for line in row.get("limits", [])]
+    legend = [f"{word}: {text}" for word, text in _LEGEND.items() if word in states]
+    if not verbose and any(row.get("opens") or row.get("limits") for row in rows):
+        legend.append("patchkit show BUNDLE says what one opens, and what it is known not to do")
+    return [*lines, *([""] if legend else []), *legend]
 
 
 def _show(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
@@ -344,6 +348,8 @@ def _show(data: dict[str, Any], style: Style, verbose: bool) -> list[str]:
             lines.append(f"  {item['kind']:9} {item['file']}{within}")
             if item["message"]:
                 lines.append(f"            or else {item['message']}")
+            else:
+                lines.append(f"            {item['expects']}")
     profile = bundle["profile"]
     if profile["env"]:
         pairs = " ".join(f"{k}={v}" for k, v in sorted(profile["env"].items()))

@@ -259,12 +259,19 @@ def _hint_of_file(
 
 
 def _reinstall(release: _Release) -> str:
-    """How whoever installed a wheel puts its files back."""
-    tool = "pip install --force-reinstall"
+    """How whoever installed a wheel puts its files back, into this very environment: the one
+    that a shell has at hand may be another."""
+    from shlex import quote
+
+    info = release.info or ""
+    prefix = os.path.normpath(os.path.join(info, "../../../.."))  # of lib/python3.x/site-packages
+    here = os.path.exists(os.path.join(prefix, "pyvenv.cfg"))
+    python = f" --python {quote(prefix)}" if here else ""
+    tool = f"pip{python} install --force-reinstall"
     try:
-        with open(os.path.join(release.info or "", "INSTALLER"), "rb") as file:
+        with open(os.path.join(info, "INSTALLER"), "rb") as file:
             if file.read(16).strip() == b"uv":
-                tool = "uv pip install --reinstall"
+                tool = f"uv pip install{python} --reinstall"
     except OSError:
         pass
     return f"{tool} --no-deps {release.name}=={release.version}"

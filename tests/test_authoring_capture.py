@@ -147,6 +147,17 @@ def test_the_lock_knows_the_release_and_the_assertions_prove_the_edit(lab: Lab) 
     assert lab.run(site, "verify", check=1).exit_code == 1
 
 
+def test_it_says_what_is_recorded_and_what_is_asserted(lab: Lab) -> None:
+    site = lab.venv(ACME)
+    edit(site, *ALPHA)
+    args = ("capture", "mine", "acme", *wheels(lab))
+    planned = lab.run(site, *args, "--dry-run").stdout
+    assert "would be recorded as applied: mine\nfingerprint: " in planned
+    done = lab.run(site, *args).stdout
+    assert "\n\nnew assertions of the manifest, tried on the files before and after:\n\n" in done
+    assert "\n\nrecorded as applied: mine\nfingerprint: " in done
+
+
 def test_an_edit_on_top_of_a_bundle_becomes_one_that_requires_it(lab: Lab) -> None:
     site = lab.site(ACME)
     lab.bundle("below", {"acme": lab.edit(ALPHA, BETA)})

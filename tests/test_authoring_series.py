@@ -183,6 +183,36 @@ def test_rename_and_delete_keep_manifest_and_lock_right(lab: Lab, site: Site) ->
     assert "no patch would be left" in last.stderr
 
 
+def test_a_dry_run_says_what_it_would_write_and_writes_nothing(lab: Lab, site: Site) -> None:
+    before = digests(lab)
+    for words in (("rename", "mine", "2", "0002-new"), ("fold", "mine", "1", "2")):
+        said = lab.run(site, *words, "--dry-run").stdout
+        assert "would write " in said and "would remove " in said
+        assert "wrote" not in said and "removed" not in said
+    assert digests(lab) == before
+
+
+def test_a_place_that_means_another_file_in_another_variant_is_not_renamed(
+    lab: Lab, site: Site
+) -> None:
+    """The first patch of the oldest release is not the first of the installed one."""
+    path = lab.bundles / "manifests/mine.toml"
+    text = path.read_text()
+    first, second, third = series(lab)
+    folder = "mine/acme-1.0"
+    old = f'[[target.variant]]\nversions = "<1"\nstrip = 1\npatches = ["{folder}/{second}"]\n'
+    path.write_text(text.replace("[[target.variant]]", old + "[[target.variant]]", 1))
+    before = digests(lab)
+    refused = lab.run(site, "rename", "mine", "1", "0001-new", check=3)
+    assert "may be several patches" in refused.stderr
+    assert f"{folder}/{first}" in refused.stderr and f"{folder}/{second}" in refused.stderr
+    assert digests(lab) == before
+    lab.run(site, "rename", "mine", f"{folder}/{first}", "0001-new")
+    assert series(lab) == ["0001-new.patch", second, third]
+    lab.run(site, "rename", "mine", "two", "0002-new")
+    assert series(lab) == ["0001-new.patch", "0002-new.patch", third]
+
+
 def test_a_patch_that_others_build_on_is_not_deleted(lab: Lab, site: Site) -> None:
     lab.run(site, "sed", "mine", ALPHA[0], "s/second_3 = 1030/second_3 = 1/", "-m", "On top")
     before = digests(lab)

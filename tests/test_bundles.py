@@ -172,7 +172,13 @@ def test_a_folder_that_cannot_be_listed_is_a_fault(tmp_path: Path) -> None:
     [
         ("dmeo", "did you mean demo?"),
         ("demo.toml", "did you mean demo?"),
-        ("zzz", "patchkit list shows the bundles on offer"),
+        (
+            "zzz",
+            (
+                "patchkit list shows the bundles on offer; --bundles DIR, or PATCHKIT_BUNDLES,"
+                " names where others are"
+            ),
+        ),
         ("../manifests/demo", None),
         ("", None),
         ("demo\0", None),

@@ -67,6 +67,59 @@ def test_list(lab: Lab) -> None:
         assert word not in lines["later"]
 
 
+def test_list_is_short_and_says_more_when_asked(lab: Lab) -> None:
+    """What a bundle opens and does not is prose: ``show`` has it, and ``list -v``."""
+    site = lab.site()
+    text = "Opens: the second gate\nDoes not: make it fast"
+    lab.bundle("gate", {"acme": lab.edit(ALPHA)}, description=text)
+    short = lab.run(site, "list").stdout
+    assert "second gate" not in short and "make it fast" not in short
+    assert short.endswith(
+        "patchkit show BUNDLE says what one opens, and what it is known not to do\n"
+    )
+    full = lab.run(site, "list", "-v").stdout
+    assert "opens: the second gate" in full and "does not: make it fast" in full
+    assert "patchkit show" not in full
+    lab.run(site, "apply", "gate")
+    assert not lab.run(site, "list", "-v").stdout.endswith("\n\n"), "no legend, no empty line"
+
+
+@pytest.mark.parametrize(
+    ("assertion", "said"),
+    [
+        ({"text": "second_3 = 1030"}, "second_3 = 1030 is there"),
+        ({"pattern": "second_[3]", "absent": True}, "second_[3] is absent"),
+        ({"text": "a", "min": 2}, "a is there 2 times or more"),
+        ({"text": "a", "count": 3}, "a is there 3 times"),
+        ({"text": "a", "min": 1, "max": 3}, "a is there 1 to 3 times"),
+        ({"literal": {"name": "TABLE", "has": [12, "x"]}}, "TABLE has 12, 'x'"),
+        (
+            {"condition": {"test": "a or b", "given": {"a": True, "b": False}, "is": True}},
+            "a or b is True, given a = True, b = False",
+        ),
+        ({"defined": ["one", "two"]}, "defined: one, two"),
+    ],
+)
+def test_show_says_what_an_assertion_without_a_message_asks_for(
+    assertion: dict[str, object], said: str, lab: Lab
+) -> None:
+    site = lab.site()
+    base = {"distribution": "acme", "file": ALPHA[0], "in": "code"}
+    lab.bundle("gate", {"acme": lab.edit(ALPHA)}, assert_=[{**base, **assertion}])
+    assert f"            {said}\n" in lab.run(site, "show", "gate").stdout
+    (one,) = lab.json(site, "show", "gate")["bundle"]["asserts"]
+    assert one["expects"] == said
+
+
+def test_diff_of_what_is_applied_says_why_it_is_empty(lab: Lab) -> None:
+    site = lab.site()
+    bundles(lab)
+    assert lab.run(site, "diff", "one").stderr == ""
+    lab.run(site, "apply", "one")
+    done = lab.run(site, "diff", "one")
+    assert done.stdout == "" and "would change no file" in done.stderr
+
+
 def test_show(lab: Lab) -> None:
     site = lab.site()
     bundles(lab)
@@ -102,6 +155,23 @@ def test_status(lab: Lab) -> None:
     text = lab.run(site, "status").stdout
     assert ALPHA[0] in text
     assert lab.run(site, "status", "--check", check=1).stdout
+
+
+def test_a_next_step_of_several_problems_is_said_once(lab: Lab) -> None:
+    site = lab.site()
+    bundles(lab)
+    lab.run(site, "apply", "one", "three")
+    for path in (ALPHA[0], BETA[0], DELTA[0]):
+        (site / path).unlink()
+    problems = lab.json(site, "status")["problems"]
+    hints = [problem["hint"] for problem in problems]
+    assert len(hints) == 3 and len(set(hints)) == 2, "each has it in JSON"
+    shown = [
+        lab.run(site, "status").stdout,
+        lab.run(site, "verify", check=1).stderr,
+    ]
+    for text in shown:
+        assert [text.count(f"hint: {hint}") for hint in set(hints)] == [1, 1]
 
 
 def test_diff_can_be_applied_by_git(lab: Lab) -> None:
@@ -269,6 +339,14 @@ def test_help_of_every_command_has_an_example(lab: Lab) -> None:
             text = lab.cli(command, flag).stdout
             assert re.search(r"Examples?:\n\s+patchkit", text), command
             assert f"Usage: patchkit {command}" in text
+            assert "And --python, --root, --bundles, --lock-timeout" in text
+
+
+@pytest.mark.parametrize("words", [("capture",), ("trial", "run"), ("guard", "install")])
+def test_help_of_a_command_beside_the_core_names_the_options_of_the_program(
+    words: tuple[str, ...], lab: Lab
+) -> None:
+    assert "And --python, --root, --bundles, --lock-timeout" in lab.cli(*words, "-h").stdout
 
 
 def test_the_examples_of_the_help_are_right(lab: Lab) -> None:

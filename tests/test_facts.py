@@ -639,6 +639,8 @@ def test_doctor_shows_the_ways_between_gpus_of_two_kinds(cli: Cli, tmp_path: Pat
 def test_doctor_refuses_a_file_that_holds_no_facts(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "facts.json"
     file.write_text("{")
-    assert "is no JSON" in cli("doctor", "--facts", file, check=3).stderr
+    refused = cli("doctor", "--facts", file, check=3).stderr
+    assert "is no JSON" in refused
+    assert f"> {file}" not in refused, "the next command does not overwrite it"
     file.write_text('{"gpus": 8}')
     assert "gpus must be a list" in cli("doctor", "--facts", file, check=3).stderr

@@ -68,7 +68,24 @@ def test_it_warns_and_the_interpreter_starts(lab: Lab, site: Site) -> None:
     code, out, err = begin(lab, site)
     assert (code, out) == STARTED[:2]
     assert f"{ALPHA[0]} differs from what patchkit wrote" in err
-    assert "hint: patchkit verify" in err and "patchkit apply b" in err
+    assert "hint: patchkit verify" in err
+
+
+def test_apply_is_named_only_where_it_mends(lab: Lab, site: Site) -> None:
+    """It refuses an edit, and puts the patch on again after a reinstall."""
+    lab.install(site, ACME, options=["--reinstall"])
+    assert "patchkit apply b, mends it" in begin(lab, site)[2]
+    (site / DELTA[0]).write_text("x = 1\n")
+    err = begin(lab, site)[2]
+    assert "patchkit apply" not in err and "verify says more, and what mends it" in err
+
+
+def test_a_misspelt_setting_is_said_and_only_warns(lab: Lab, site: Site) -> None:
+    code, out, err = begin(lab, site, guard="Fail")
+    assert (code, out) == STARTED[:2] and "PATCHKIT_GUARD='Fail' is neither" in err
+    (site / ALPHA[0]).unlink()
+    code, out, err = begin(lab, site, guard="Fail")
+    assert (code, out) == STARTED[:2] and f"{ALPHA[0]} is missing" in err
 
 
 def test_with_fail_the_interpreter_ends(lab: Lab, site: Site) -> None:

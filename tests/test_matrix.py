@@ -147,6 +147,15 @@ def test_a_setting_has_no_matrix(tmp_path: Path) -> None:
         table.make(options, settings, ["nccl-tree"], [])
 
 
+def test_releases_of_a_distribution_that_no_bundle_is_for_are_refused(tmp_path: Path) -> None:
+    """A misspelt name would give the table of all releases."""
+    settings = Settings({}, offline=True, store=Store(str(tmp_path)))
+    options = Options(bundles=str(releases.ROOT), environ={}, cwd=str(releases.ROOT))
+    with pytest.raises(UsageError, match="names sglng") as caught:
+        table.make(options, settings, ["sm120-fusion"], ["sglng>=0.5.8"])
+    assert caught.value.hint == "they are for: flashinfer-python, sglang"
+
+
 # -- as text ----------------------------------------------------------------------------
 
 TABLES = [

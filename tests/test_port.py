@@ -345,7 +345,7 @@ def test_a_folder_that_a_kill_cut_short_is_made_anew(acme: Releases) -> None:
 
 def test_abort_leaves_no_trace(acme: Releases) -> None:
     folder = conflicting(acme)
-    acme.run("port", "b", "--abort")
+    assert "is given up" in acme.run("port", "b", "--abort").stderr
     assert not folder.exists() and not folder.parent.exists()
     assert "was under way" in acme.run("port", "b", "--abort").stderr
 

@@ -311,7 +311,12 @@ def test_the_hint_after_a_hand_edit_names_the_installer(lab: Lab, by: str) -> No
     site = lab.venv(ACME, BOLT, by_pip=by == "pip")
     bundles(lab)
     lab.run(site, "apply", "one", "two")
-    how = {"pip": "pip install --force-reinstall", "uv": "uv pip install --reinstall"}[by]
+    assert site.python is not None
+    folder = site.python.parents[1]
+    how = {
+        "pip": f"pip --python {folder} install --force-reinstall",
+        "uv": f"uv pip install --python {folder} --reinstall",
+    }[by]
     line = f"{how} --no-deps acme==1.0 && patchkit apply one two"
     edit(site)
     (site / BETA[0]).unlink()

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -670,8 +671,11 @@ def test_a_trial_that_is_stopped_stops_its_command_and_goes_on_with_it(
     with under_way(lab, site) as (process, pipe, line):
         process.send_signal(signal.SIGTSTP)
         assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
-        state = Path(f"/proc/{int(line.split()[-1])}/stat").read_text().rpartition(")")[2]
-        assert state.split()[0] == "T"
+        stat = Path(f"/proc/{int(line.split()[-1])}/stat")
+        end = time.monotonic() + 30  # it has the signal by now, and stops when it runs next
+        while stat.read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < end
+            time.sleep(0.01)
         process.send_signal(signal.SIGCONT)
         let_go(pipe)
         assert process.wait(60) == 0
@@ -901,6 +905,21 @@ def test_a_setting_alone_is_one_change_and_no_change_is_none(lab: Lab, site: Sit
     assert "nothing to compare" in done.stderr
 
 
+def test_the_setting_that_tells_two_sets_apart_is_shown(lab: Lab, site: Site) -> None:
+    args = ("ab", "--name", "t", "--repeat", "1", "--candidate", "A=1", "--", "true")
+    assert "candidate: no bundles\n  environment: A=1\n" in trial(lab, site, *args).stdout
+
+
+def test_a_command_without_a_place_for_arguments_is_told_what_a_trial_has(
+    lab: Lab, site: Site
+) -> None:
+    """``run`` can leave them out, a trial cannot."""
+    refused = trial(lab, site, "run", "--name", "t", "--bundle", "tree", "--", "true", check=2)
+    assert "--append-args" in refused.stderr and "--no-args" not in refused.stderr
+    lab.run(site, "apply", "tree")
+    assert "--no-args" in lab.run(site, "run", "--", "true", check=2).stderr
+
+
 def test_several_bundles_in_one_run_are_recorded_as_confounded(lab: Lab, site: Site) -> None:
     trial(lab, site, "run", "--name", "t", "--bundle", "b", "--bundle", "other", "--", "true")
     assert record(lab)["confounded"] == "2 changes at once: b; other"
@@ -929,6 +948,36 @@ def test_a_dead_end_is_said_before_it_is_tried_or_applied_again(lab: Lab, site: 
     # A later verdict of the same set takes the place of it.
     trial(lab, site, "verdict", "t", "win")
     assert said not in lab.run(site, "apply", "b").stderr
+
+
+def test_a_condition_that_holds_already_is_said(lab: Lab, site: Site) -> None:
+    """``revisit`` lists what holds now and did not hold then, so never this one."""
+    trial(lab, site, "run", "--name", "t", "--bundle", "b", "--", "true")
+    said = "holds already"
+    for condition in ('os == "linux"', 'os == "linux" or cuda >= "99"'):
+        assert said in trial(lab, site, "verdict", "t", "loss", "--unblock", condition).stderr
+    assert trial(lab, site, "verdict", "t", "loss", "--unblock", 'cuda >= "99"').stderr == ""
+    assert trial(lab, site, "revisit").stdout.startswith("no trial is worth")
+
+
+def test_names_of_trials_are_completed(lab: Lab, site: Site) -> None:
+    for name in ("tree", "tree", "trunk", "other"):
+        trial(lab, site, "run", "--name", name, "--", "true")
+    words = {
+        "_PATCHKIT_COMPLETE": "bash_complete",
+        "PATCHKIT_TRIALS": str(lab.bundles / "trials"),
+        "COMP_WORDS": "patchkit trial show tr",
+        "COMP_CWORD": "3",
+    }
+    code = "from patchkit.cli import main; main(prog_name='patchkit')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**lab.child_env, **words},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["plain,tree", "plain,trunk"], done
 
 
 def test_a_dead_end_is_said_however_its_file_is_laid_out(lab: Lab, site: Site) -> None:

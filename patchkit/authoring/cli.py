@@ -52,10 +52,20 @@ def _text(data: dict[str, Any], style: Callable[[str, str], str], verbose: bool)
         f"{style(one['change'].ljust(8), colours.get(one['change'], 'yellow'))} {one['path']}"
         for one in data.get("captured", [])
     ]
-    lines += [f"wrote {path}" for path in data.get("written", [])]
-    lines += [f"removed {path}" for path in data.get("removed", [])]
+    wrote, removed = (
+        ("would write", "would remove") if data.get("dry_run") else ("wrote", "removed")
+    )
+    lines += [f"{wrote} {path}" for path in data.get("written", [])]
+    lines += [f"{removed} {path}" for path in data.get("removed", [])]
+    if data.get("asserts"):
+        lines += ["", "new assertions of the manifest, tried on the files before and after:"]
     for one in data.get("asserts", []):
         lines += ["", *one["lines"]]
+    if "captured" in data:
+        lines += [""] if data.get("asserts") else []
+        would = "would be " * bool(data.get("dry_run"))
+        lines.append(f"{would}recorded as applied: {data['bundle']}")
+        lines.append(f"fingerprint: {data['fingerprint'][:16]}")
     return lines
 
 
@@ -111,6 +121,7 @@ def capture(
         confirm=_confirm(console, asserts),
         dry_run=dry_run,
     )
+    report.data["dry_run"] = dry_run
     report.render = _text
     return finish(console, report)
 
@@ -498,7 +509,7 @@ def delete(
     **given: Any,
 ) -> int:
     """Take PATCHES out of BUNDLE. Those that stay must go on without them; assertions that do
-    not hold without them go, too.
+    not hold without them go, too, unless another variant needs them.
 
     \b
     Example:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fnmatch
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 
 from patchkit.bundles import read_patch
 from patchkit.errors import Refused, UsageError
 from patchkit.lint import named_patches
+from patchkit.model import Bundle
 from patchkit.releases.sources import Settings
 from patchkit.session import Options, Report
 from patchkit.stack import Stack, States
@@ -135,7 +137,7 @@ def rename(
     folder = place.target_folder(options)
     bundle, before = load(folder, name)
     paths = named_patches(bundle)
-    old = paths[find_patch(paths, patch, name)]
+    old = _meant(bundle, patch)
     file = new if new.endswith((".patch", ".diff")) else f"{new}.patch"
     if "/" in file or file.startswith(".") or file != file.strip():
         raise UsageError(f"{new!r} is no file name", hint="write it without a folder: 0001-what")
@@ -157,6 +159,30 @@ def rename(
     # No byte of a patch differs, so what was known of releases is known still.
     made = finish(name, text, patches, bundle.pristine, [], [], before=before, gone=[old])
     return report_of("rename", folder, made, dry_run=dry_run)
+
+
+def _meant(bundle: Bundle, patch: str) -> str:
+    """The path of the patch that is meant, whichever variants name it.  The second patch of one
+    variant is another file than the second of the next, so a place must be the same in all."""
+    paths = named_patches(bundle)
+    if patch in paths:
+        return patch
+    found: dict[str, None] = {}
+    for variant in (one for target in bundle.targets for one in target.variants if one.patches):
+        with suppress(Refused):
+            found[variant.patches[find_patch(variant.patches, patch, bundle.name)]] = None
+    if not found:
+        return paths[find_patch(paths, patch, bundle.name)]
+    if len(found) == 1:
+        return next(iter(found))
+    raise Refused(
+        f"{patch!r} may be several patches",
+        code="unknown-patch",
+        bundle=bundle.name,
+        hint=f"name it with its folder: {next(iter(found))}",
+        detail=tuple(found),
+        data={"candidates": list(found)},
+    )
 
 
 def _parts(change: draft.Change, files: Sequence[str]) -> list[draft.Change]:
@@ -213,5 +239,6 @@ def report_of(command: str, folder: str, made: Draft, *, dry_run: bool) -> Repor
     full = {path: f"{folder}/{path}" for path in changed}
     report.data["written"] = [full[p] for p in changed if changed[p] is not None]
     report.data["removed"] = [full[p] for p in changed if changed[p] is None]
+    report.data["dry_run"] = dry_run
     report.notes += made.notes
     return report

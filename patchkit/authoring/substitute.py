@@ -230,10 +230,11 @@ def _must_be_meant(
 ) -> None:
     if not hits:
         raise Refused(
-            f"nothing in {file} matches {expression.pattern.pattern!r}",
+            f"nothing in {file} matches '{expression.pattern.pattern}'",
             code="no-match",
             file=file,
-            hint="it is Python's re, at every line: escape what is no pattern, as in \\[9, 10\\]",
+            hint="it is Python's re, at every line, and looks at the file as the bundle's patches"
+            " leave it: escape what is no pattern, as in \\[9, 10\\]",
         )
     if changed == text:
         raise Refused(
@@ -246,7 +247,7 @@ def _must_be_meant(
     if not expression.everywhere and len(matches) > 1:
         lines = [text.count("\n", 0, match.start()) + 1 for match in matches]
         raise Refused(
-            f"{expression.pattern.pattern!r} matches {len(matches)} times in {file}",
+            f"'{expression.pattern.pattern}' matches {len(matches)} times in {file}",
             code="ambiguous",
             file=file,
             hint="match more of the line that is meant, or say that all are: s/…/…/g",

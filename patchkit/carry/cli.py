@@ -74,7 +74,11 @@ def port(
     outcomes: list[Outcome] = []
     if abort:
         removed = work.remove(porter.folder, bundle)
-        notes = [] if removed else [f"no port of {bundle} was under way"]
+        notes = [
+            f"the port of {bundle} is given up, and its working folder is gone"
+            if removed
+            else f"no port of {bundle} was under way"
+        ]
         return finish(console, Report("port", {"bundle": bundle, "releases": []}, notes=notes))
     if go_on:
         outcomes.append(porter.go_on(bundle))

@@ -83,7 +83,7 @@ def load(file: str) -> Facts:
         raise Refused(
             f"{file} is no JSON: {error}",
             code="facts",
-            hint=f"patchkit doctor --json > {file}",
+            hint="such a file is what this writes: patchkit doctor --json > FILE",
         ) from None
     return from_json(value)
 

@@ -17,7 +17,7 @@ from .snippets import KINDS, NEEDS_COMMAND, Facts
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.argument("kind", metavar="KIND", type=click.Choice(list(KINDS)))
 @click.option(
     "--bundle",
     "bundles",

@@ -15,6 +15,10 @@ _OWN = os.path.join(_HERE, ".patchkit")
 #: Who mends an environment must be able to start in it.
 _MENDERS = ("patchkit", "pip", "pip3")
 _SHOWN = 3
+#: How lines end that tell of a package manager's doing, and not of an edit.
+_TAKEN_AWAY = ("(reinstalled or restored by someone else)", "is not installed any more")
+#: What PATCHKIT_GUARD may say; nothing means a warning.
+_KNOWN = ("", "fail", "off")
 
 
 def _main() -> None:
@@ -28,17 +32,14 @@ def _main() -> None:
         names, wrong = _look()
     except Exception as error:  # noqa: BLE001 - whatever it is, the start is not its business
         wrong = [f"it cannot be checked: {type(error).__name__}: {error}"]
-    if not wrong:
+    unknown = f"patchkit guard: PATCHKIT_GUARD={how!r} is neither 'fail' nor 'off': it warns only"
+    lines = [] if how in _KNOWN else [unknown]
+    if wrong:
+        lines += _described(names, wrong)
+    elif not lines:
         return
-    lines = [f"patchkit guard: {_HERE} is not as patchkit left it:"]
-    lines += [f"  {line}" for line in wrong[:_SHOWN]]
-    if len(wrong) > _SHOWN:
-        lines.append(f"  and {len(wrong) - _SHOWN} more")
-    lines.append(
-        f"hint: patchkit verify says more; patchkit sync, or patchkit apply {names}, mends it"
-    )
     # Tools start an interpreter isolated (-I) to look at it: nothing is launched then.
-    fails = how == "fail" and not sys.flags.isolated
+    fails = bool(wrong) and how == "fail" and not sys.flags.isolated
     if fails:
         lines.append("PATCHKIT_GUARD=fail: this interpreter ends here")
     try:
@@ -48,6 +49,20 @@ def _main() -> None:
         pass  # a closed standard error
     if fails:
         os._exit(1)  # site goes on after any exception
+
+
+def _described(names: str, wrong: "list[str]") -> "list[str]":
+    lines = [f"patchkit guard: {_HERE} is not as patchkit left it:"]
+    lines += [f"  {line}" for line in wrong[:_SHOWN]]
+    if len(wrong) > _SHOWN:
+        lines.append(f"  and {len(wrong) - _SHOWN} more")
+    # apply refuses what somebody edited: then there is more to do, and verify says what.
+    if all(line.endswith(_TAKEN_AWAY) for line in wrong):
+        how_mended = f"; patchkit sync, or patchkit apply {names}, mends it"
+    else:
+        how_mended = ", and what mends it"
+    lines.append(f"hint: patchkit verify says more{how_mended}")
+    return lines
 
 
 def _program() -> str:

@@ -60,12 +60,14 @@ def merged(
     return Profile({**variables, **given}, arguments, notes)
 
 
-def placed(command: Sequence[str], arguments: Sequence[str], how: str) -> list[str]:
+def placed(
+    command: Sequence[str], arguments: Sequence[str], how: str, *, droppable: bool = True
+) -> list[str]:
     """The command with the arguments in it.
 
     They take the place of each word ``{args}``; with ``how`` = ``append`` they follow at the
     end, with ``drop`` they are left out.  A command with no place for them is an error: it
-    would run without what the bundles stand for.
+    would run without what the bundles stand for.  ``droppable``: the user may ask for ``drop``.
     """
     if how == "drop":
         return [word for word in command if word != PLACE]
@@ -73,9 +75,9 @@ def placed(command: Sequence[str], arguments: Sequence[str], how: str) -> list[s
         return [part for word in command for part in (arguments if word == PLACE else [word])]
     if how == "append" or not arguments:
         return [*command, *arguments]
+    without = ", or --no-args to launch without them" if droppable else ""
     raise UsageError(
-        f"the applied bundles have launch arguments ({' '.join(arguments)}), and the command has"
-        " no place for them",
-        hint=f"write {PLACE} where they belong, or give --append-args, or --no-args to launch"
-        " without them",
+        f"the {'applied ' * droppable}bundles have launch arguments ({' '.join(arguments)}), and"
+        " the command has no place for them",
+        hint=f"write {PLACE} where they belong, or give --append-args{without}",
     )

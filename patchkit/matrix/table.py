@@ -111,6 +111,13 @@ def make(
             raise UsageError(
                 f"{bundle.name} patches nothing: it is a setting", hint="name another bundle"
             )
+    known = sorted({target.distribution for bundle in loaded for target in bundle.targets})
+    for name in asked:
+        if name not in known:
+            raise UsageError(
+                f"--releases names {name}, which none of the bundles is for",
+                hint=f"they are for: {', '.join(known) or 'nothing'}",
+            )
     work = _Work(settings, folder, porter, tell or (lambda what, done, total: None))
     return work.run(loaded, asked)
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import getpass
 import math
+import os
 import shlex
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from patchkit.console import Settings, finish
-from patchkit.errors import Refused, UsageError
+from patchkit.console import Settings, finish, working_directory
+from patchkit.errors import PatchkitError, Refused, UsageError
 from patchkit.options import common_options, complete_bundle, while_running_option
-from patchkit.session import Report, Session
+from patchkit.session import Options, Report, Session
 from patchkit.signals import held
 
 from . import again, views
@@ -34,6 +35,26 @@ def trial() -> None:
       patchkit trial run --name tree --bundle nccl-tree -- python bench.py {args}
       patchkit trial verdict tree dead-end --reason "slower" --unblock 'nvlink == "true"'
     """
+
+
+def _complete_trial(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[click.shell_completion.CompletionItem]:
+    """The names of the ledger's trials."""
+    from click.shell_completion import CompletionItem
+
+    values = ctx.find_root().params
+    try:
+        options = Options(
+            *(values.get("python"), values.get("root"), values.get("bundles")),
+            environ=os.environ,
+            cwd=working_directory(),
+        )
+        listed = ledger_of(Session(options), ctx.params.get("place")).list()
+    except (PatchkitError, OSError):
+        return []
+    names = dict.fromkeys(one.name for one in listed.trials)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 # -- run and ab -------------------------------------------------------------------------
@@ -74,7 +95,7 @@ def _running_options(command: F) -> F:
                 metavar="R",
                 type=click.IntRange(1, 1000),
                 default=None,
-                help="Run so many times (of each set).",
+                help="Run so many times: 1 for run; for ab each set, 5.",
             ),
             click.option(
                 "--measure",
@@ -470,7 +491,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 @trial.command(short_help="What is known of a trial.")
-@click.argument("which", metavar="TRIAL")
+@click.argument("which", metavar="TRIAL", shell_complete=_complete_trial)
 @trials_option
 @common_options
 @click.pass_obj
@@ -516,7 +537,10 @@ def _told(one: dict[str, Any], *, verbose: bool) -> list[str]:
         names = ", ".join(f"{b['name']} {b['version'] or ''}".rstrip() for b in use["bundles"])
         lines.append(f"{side}: {names or 'no bundles'}")
         pairs_ = " ".join(f"{key}={value}" for key, value in use["environ"].items())
-        lines += [f"  environment: {pairs_}"] if pairs_ and verbose else []
+        # The settings may be all that tells the two apart.
+        lines += (
+            [f"  environment: {pairs_}"] if pairs_ and (verbose or len(one["sets"]) > 1) else []
+        )
         lines += (
             [f"  arguments: {shlex.join(use['arguments'])}"] if use["arguments"] and verbose else []
         )
@@ -571,7 +595,7 @@ def _comparison(name: str, compared: dict[str, Any], one: dict[str, Any]) -> str
 
 
 @trial.command("verdict", short_help="Say what was learned from a trial.")
-@click.argument("which", metavar="TRIAL")
+@click.argument("which", metavar="TRIAL", shell_complete=_complete_trial)
 @click.argument("given", metavar="VERDICT", type=click.Choice(VERDICTS))
 @click.option("--reason", help="What was seen.")
 @click.option("--cause", help="Why it is so.")
@@ -604,6 +628,7 @@ def verdict_(
       patchkit trial verdict fusion dead-end --reason 'no kernel' --unblock 'cuda >= "13"'
     """
     from .ledger import judged
+    from .revisit import holds
 
     settings.command = "trial verdict"
     if unblock is not None:
@@ -615,10 +640,17 @@ def verdict_(
     _not_running(found, force=force)
     changed = judged(found, Verdict(given, reason, cause, unblock, None, by or _user()))
     ledger.write(changed)
+    notes = []
+    if unblock is not None and holds(unblock, found.facts) is True:
+        notes.append(
+            "the condition holds already with the facts that the trial has, so trial revisit will"
+            " not name it"
+        )
     report = Report(
         "trial verdict",
         {"record": ledger.path(found.id), "trial": as_json(changed)},
         changed=True,
+        notes=notes,
         render=lambda data, style, verbose: [f"{found.name}: {given}"],
     )
     return finish(settings, report)
@@ -632,7 +664,7 @@ def _user() -> str | None:
 
 
 @trial.command("rm", short_help="Remove trials from the ledger.")
-@click.argument("which", metavar="TRIAL…", nargs=-1, required=True)
+@click.argument("which", metavar="TRIAL…", nargs=-1, required=True, shell_complete=_complete_trial)
 @_force_option
 @trials_option
 @common_options
@@ -664,7 +696,7 @@ def remove(settings: Settings, which: tuple[str, ...], force: bool, place: str |
 @click.option(
     "--format", "form", type=click.Choice(["json", "csv"]), default="json", show_default=True
 )
-@click.option("--output", metavar="FILE", type=click.Path(), help="Else standard output.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Else standard output.")
 @click.option(
     "--mlflow",
     "uri",

@@ -119,7 +119,8 @@ def conduct(options: Options, wishes: Wishes, ledger: Ledger, screen: Screen, wa
                 )
             how = "append" if wishes.append_args else "place"
             commands = {
-                name: placed(wishes.command, one.arguments, how) for name, one in sets.items()
+                name: placed(wishes.command, one.arguments, how, droppable=False)
+                for name, one in sets.items()
             }
             trial = _planned(session, wishes, sets, confounded, applied)
             dead_end = warn(trial)
