@@ -198,6 +198,31 @@ def test_a_new_import_keeps_the_form_that_the_patch_gives_it() -> None:
     )
 
 
+def test_a_line_that_upstream_put_in_another_s_place_is_no_form_of_it() -> None:
+    """What comes between may have to come behind it: they share no word that tells."""
+    base = (
+        "class Runner:\n    def setup(self):\n        self.pool = Pool()\n"
+        "        self.size = 1\n        self.chunk = 2\n        self.width = 3\n"
+    )
+    ours = base.replace("Pool()\n", "Pool()\n        self.translate()\n")
+    theirs = base.replace("self.size = 1", "self.is_draft = False")
+    assert only(carried(base, ours, theirs)).data is None
+    renamed = base.replace("self.size = 1", "self.size = default")
+    assert only(carried(base, ours, renamed)).data == text(
+        renamed.replace("Pool()\n", "Pool()\n        self.translate()\n")
+    )
+
+
+def test_a_blank_line_alone_says_no_place() -> None:
+    base = "from pkg.a import one\n\n\nclass Named(tuple):\n    kind = one\n"
+    ours = base.replace("\n\n\n", "\n\nif CHECKING:\n    from pkg.b import two\n\n\n")
+    theirs = base.replace("pkg.a import one", "pkg.a import (\n    one,\n    three,\n)").replace(
+        "\n\n\n",
+        "\n\nflag = three()\n\ntry:\n    import fast\nexcept ImportError:\n    fast = None\n\n\n",
+    )
+    assert only(carried(base, ours, theirs)).data is None
+
+
 RENAMED = """
 class Indexer:
     def old_name(self, query, weights):

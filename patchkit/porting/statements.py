@@ -24,6 +24,9 @@ _SILENT = {
     *(b"return None", b"raise", b"endif", b"#endif", b"#else", b'"""', b"..."),
 }
 
+#: What statements that have nothing to do with each other share, beside their signs.
+_COMMON = {b"self", b"cls", b"None", b"True", b"False"}
+
 Lines = Sequence[bytes]
 
 
@@ -34,13 +37,20 @@ def line_says(line: bytes) -> bool:
 
 
 def like_lines(one: bytes, other: bytes) -> float:
-    """How much two lines or statements are forms of one: the share of words that they have
-    in common; 0 where they are indented or begin otherwise."""
+    """How much two lines or statements are forms of one: the share of words and signs that they
+    have in common; 0 where they are indented or begin otherwise, or share no word that tells."""
     indent = len(one) - len(one.lstrip()), len(other) - len(other.lstrip())
     first, second = words(one) or one.split(), words(other) or other.split()
     if indent[0] != indent[1] or first[:1] != second[:1] or not line_says(one):
         return 0.0
-    return (Counter(first) & Counter(second)).total() / max(len(first), len(second))
+    both = Counter(first) & Counter(second)
+    if not any(word not in _COMMON and not word[:1].isdigit() and _is_word(word) for word in both):
+        return 0.0
+    return both.total() / max(len(first), len(second))
+
+
+def _is_word(text: bytes) -> bool:
+    return any(chr(code).isalnum() or code >= 128 for code in text)
 
 
 def _like(one: Hashable, other: Hashable) -> float:
@@ -196,6 +206,8 @@ class _Statements:
         if b0 == b1 and around and not any(map(self._as_often, around)):
             return False
         if b0 == b1 and not there:
+            if not self._anchored(b0, before, behind):
+                return False
             self.edits.append((behind, behind, new))
             return True
         if b0 == b1 and b1 in self.changed and all(t.lstrip().startswith(b"#") for t in new):
@@ -208,6 +220,20 @@ class _Statements:
                 return True
             return False
         return not there and not new  # both removed it
+
+    def _anchored(self, b0: int, before: int, behind: int) -> bool:
+        """Whether an insertion beside a blank line, which stands anywhere, is between the same
+        two that say something."""
+        low, high = b0 - 1, b0
+        while low >= 0 and not self.base[low].strip():
+            low -= 1
+        while high < len(self.base) and not self.base[high].strip():
+            high += 1
+        ends = self._at(low), self._at(high)
+        if ends[0] is None or ends[1] is None:
+            return False
+        between = self.theirs[ends[0] + 1 : ends[1]]
+        return not any(text.strip() for text in between)
 
     def _beside(self, o0: int, o1: int, before: int, behind: int) -> list[bytes] | None:
         """Ours and theirs at one place, where their order says nothing."""
@@ -270,7 +296,7 @@ def merge_tokens(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
 
 
 def _token_says(key: Hashable) -> bool:
-    return isinstance(key, bytes) and any(chr(code).isalnum() or code >= 128 for code in key)
+    return isinstance(key, bytes) and _is_word(key)
 
 
 def _start(side: Sequence[Token], place: int) -> int:
