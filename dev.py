@@ -275,7 +275,10 @@ def collect_wheels(interpreter: Interpreter, python: Path, wanted: Sequence[str]
         [python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", WHEELHOUSE, *missing],
         "the first run needs the package index",
     )
-    stamp.write_text("".join(f"{requirement}\n" for requirement in [*there, *missing]))
+    # By a rename: a copy of the folder by links would be told of wheels that it lacks.
+    new = stamp.with_suffix(f"{stamp.suffix}.new")
+    new.write_text("".join(f"{requirement}\n" for requirement in [*there, *missing]))
+    new.replace(stamp)
 
 
 # --- test --------------------------------------------------------------------------------

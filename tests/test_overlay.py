@@ -70,6 +70,19 @@ def test_a_folder_that_no_rename_moves_is_copied_and_removed(across: Path) -> No
     assert [path.name for path in target.parent.iterdir()] == ["cache"]
 
 
+def test_a_copy_is_whose_the_folder_was(across: Path) -> None:
+    needs_root()
+    (across / "deep" / "link").symlink_to("/etc/passwd")
+    for path in (across, across / "deep", across / "deep" / "a.so", across / "deep" / "link"):
+        os.chown(path, 65534, 65533, follow_symlinks=False)
+    here = os.stat("/etc/passwd").st_uid
+    target = across.parent / "aside" / "cache"
+    fsio.move_tree(str(across), str(target))
+    for path in (target, *target.rglob("*")):
+        assert (path.lstat().st_uid, path.lstat().st_gid) == (65534, 65533), path
+    assert os.stat("/etc/passwd").st_uid == here
+
+
 def test_a_copy_that_fails_leaves_the_folder_and_no_half(across: Path) -> None:
     os.mkfifo(across / "deep" / "pipe")
     target = across.parent / "aside" / "cache"

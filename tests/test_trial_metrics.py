@@ -329,7 +329,7 @@ def test_a_pattern_is_looked_for_in_what_a_person_sees() -> None:
 
 
 def test_a_pattern_that_takes_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "_SEARCH", 0.1)
+    monkeypatch.setattr(metrics, "_SEARCH", 1.0)
     wanted = Wanted(patterns=(parse_pattern("a=(x+)+$"), parse_pattern(r"b=v (\d+)")))
     found = figures(wanted, "v 3\n" + "x" * 40 + "!", "/", {})
     assert found.values == {"b": 3.0}

@@ -164,6 +164,7 @@ ANSWERS = {
     "another code": f"echo '{ANSWER % 1}'; exit 3",
     "another schema": f"echo '{ANSWER % 2}'",
     "two objects": "echo '{}{}'",
+    "of an older patchkit": f"echo '{ANSWER % 1}'",
 }
 
 
@@ -202,3 +203,4 @@ def test_a_failure_keeps_the_message_the_hint_and_all_of_standard_error(
     assert texts["nothing"]["hint"] is None
     assert "speaks of 0" in texts["another code"]["msg"]
     assert "schema 1" in texts["another schema"]["msg"]
+    assert "update patchkit on the node" in texts["of an older patchkit"]["msg"]

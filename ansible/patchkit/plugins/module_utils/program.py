@@ -25,6 +25,8 @@ ONE_TARGET = {
 }
 #: The version of the JSON that is understood here.
 SCHEMA = 1
+#: Commands whose answer says whether they changed anything.
+_CHANGING = ("apply", "revert", "recover", "fleet restore")
 #: Exit codes at which nothing was changed, by patchkit's contract.
 _UNCHANGED = (1, 2, 3, 4, 5)
 
@@ -129,4 +131,6 @@ def _read(command, rc, out):
         return None, f"exit code {rc}, and its JSON speaks of {answer.get('exit_code')}"
     if answer.get("command") not in (command, None):
         return None, f"it is the answer to {answer['command']}"
+    if rc == 0 and command in _CHANGING and not isinstance(answer.get("changed"), bool):
+        return None, "it does not say whether anything changed: update patchkit on the node"
     return answer, None
