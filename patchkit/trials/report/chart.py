@@ -8,6 +8,7 @@ chart follows its light and dark form; marks carry their text as a title.
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,8 @@ MOST_NAMED = 60
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _SIZE = re.compile(r"font(?:-size)?:[^;]*?([\d.]+)px")
+#: Of a chart 9 inches wide, as parts of it: room for the axis, its label, and the legend.
+_MARGINS = {"left": 0.09, "right": 0.99, "bottom": 0.2, "top": 0.98}
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 
 
@@ -69,6 +72,8 @@ def svg(board: Board, width: float, *, name: str) -> Element | None:
     rows = drawn(board)
     if not rows:
         return None
+    # A chart multiplies no matrices, and numpy's threads for that cost memory and time.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -94,15 +99,16 @@ def svg(board: Board, width: float, *, name: str) -> Element | None:
             "axes.edgecolor": _BY_NAME["rule"],
         }
     ):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        # Laying out draws all once more: where there are thousands of marks, margins do.
+        figure = Figure(figsize=(width, height), layout="constrained" if few else None)
         figure.patch.set_visible(False)
-        axes = figure.subplots()
+        axes = figure.subplots(gridspec_kw=None if few else _MARGINS)
         axes.patch.set_visible(False)
         titles = _rows(axes, rows, board, width) if few else _columns(axes, rows, board)
         used = [outcome for outcome in OUTCOMES if any(row.outcome == outcome for row in rows)]
         figure.legend(
             handles=[_handle(outcome) for outcome in used],
-            loc="outside lower left",
+            loc="outside lower left" if few else "lower left",
             ncols=6 if width > 5 else 2,
             frameon=False,
             fontsize=8.5,

@@ -30,7 +30,8 @@ def _parts(board: Board, charts: Sequence[tuple[str, Element]]) -> Iterator[str]
     yield "<body><main>"
     yield from map(_written, _head(board, charts))
     yield from _table(board)
-    yield from map(_written, (*_stopped(board), *_left(board)))
+    yield from _stopped(board)
+    yield from _left(board)
     yield "</main>"
     footer = Element("footer")
     footer.text = "Made by patchkit trial report from the records of the trials."
@@ -167,41 +168,34 @@ def _value(figure: float | None) -> str:
     return "" if figure is None else repr(figure)
 
 
-def _stopped(board: Board) -> Iterator[Element]:
+def _stopped(board: Board) -> Iterator[str]:
+    """As text, like the rows."""
     if not board.stopped:
         return
-    yield _named("h2", "What would reopen a trial")
-    found = Element("ul", {"class": "plan"})
+    yield _written(_named("h2", "What would reopen a trial"))
+    yield '<ul class="plan">'
     for trial in board.stopped:
-        item = SubElement(found, "li")
-        name = _text(item, "strong", trial.name)
-        name.tail = f" ({trial.outcome}) "
         why = trial.cause or trial.reason
-        if why:
-            _text(item, "span", why)
-        line = SubElement(item, "span", {"class": "more"})
+        told = f"<span>{escape(why)}</span>" if why else ""
         if trial.unblock is None:
-            line.text = "No condition is known that would reopen it."
-            continue
-        line.text = "Unblock: "
-        _text(line, "code", trial.unblock).tail = ": "
-        _text(line, "span", words.HOLDS[trial.holds_now], "holds" if trial.holds_now else "")
-    yield found
+            line = "No condition is known that would reopen it."
+        else:
+            kind = ' class="holds"' if trial.holds_now else ""
+            holds = f"<span{kind}>{escape(words.HOLDS[trial.holds_now])}</span>"
+            line = f"Unblock: <code>{escape(trial.unblock)}</code>: {holds}"
+        head = f"<strong>{escape(trial.name)}</strong> ({escape(trial.outcome)}) "
+        yield f'<li>{head}{told}<span class="more">{line}</span></li>\n'
+    yield "</ul>"
 
 
-def _left(board: Board) -> Iterator[Element]:
+def _left(board: Board) -> Iterator[str]:
     if not board.waiting and not board.untried:
         return
-    yield _named("h2", "Left to try")
-    found = Element("ul", {"class": "plan"})
+    yield _written(_named("h2", "Left to try"))
+    yield '<ul class="plan">'
     for trial in board.waiting:
-        item = SubElement(found, "li")
-        _text(item, "strong", trial.name)
         why = trial.reason or trial.goal or words.tried(trial)
-        if why:
-            _text(item, "span", why, "more")
+        yield f"<li><strong>{escape(trial.name)}</strong>{_more(why)}</li>\n"
     for name in board.untried:
-        item = SubElement(found, "li")
-        _text(item, "strong", name)
-        _text(item, "span", "a bundle without a trial", "more")
-    yield found
+        yield f"<li><strong>{escape(name)}</strong>{_more('a bundle without a trial')}</li>\n"
+    yield "</ul>"
