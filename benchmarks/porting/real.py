@@ -59,7 +59,7 @@ class Carried(NamedTuple):
     edit: PatchEdit
 
 
-class _Files:
+class Files:
     """A release as the stack of patches reads it."""
 
     def __init__(self, release: ArchiveTree) -> None:
@@ -67,6 +67,7 @@ class _Files:
         self.paths = release.paths
 
     def state(self, path: str) -> FileState | None:
+        """A file of the release; None where there is none."""
         data = self.release.read(path)
         return None if data is None else FileState("file", 0o644, data)
 
@@ -76,7 +77,7 @@ def on(name: str, project: str, version: str, data: bytes) -> tuple[PatchEdit, R
     one; or why it does not go on."""
     release = tree(project, version)
     try:
-        put = Stack(_Files(release)).apply(name, data, None)
+        put = Stack(Files(release)).apply(name, data, None)
     except PatchkitError as error:
         return f"{error.message} ({error.code})"
     blobs = off = 0
