@@ -295,6 +295,8 @@ def _follow(
             action = stop(call)
             if action == KILL:
                 _kill_group(main)
+                if _group(pid) != main:  # of a session of its own: it lives, and goes on
+                    _ptrace(_CONT, pid, 0)
             elif isinstance(action, int):
                 registers.orig_rax = 2**64 - 1  # no call; this is what it then returns
                 registers.rax = 2**64 - action
@@ -314,6 +316,13 @@ def _follow(
             _ptrace(_CONT, pid, 0)  # a child, an exec
         else:
             _ptrace(_CONT, pid, number)
+
+
+def _group(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
 
 
 def _kill_group(main: int) -> None:
