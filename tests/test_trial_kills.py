@@ -60,8 +60,10 @@ def test_a_trial_killed_at_any_step_ends_as_it_was(lab: Lab, site: Site, tmp_pat
     seen = set()
     for number in range(1, calls, STRIDE):
         one, trials = lab.copy(site), tmp_path / str(number)
-        code, _ = run(lab, one, trials, number)
-        assert code == -9, number
+        code, came = run(lab, one, trials, number)
+        # How many calls there are varies by a few: what the process beside a trial does of its
+        # own comes or does not before the trial is over.
+        assert code == -9 or (came < number and number > calls - 10), number
         lab.run(one, "recover")
         lab.run(one, "verify")
         after = releases.snapshot(one.root, ignore=(STATE,))
