@@ -280,6 +280,10 @@ def render(value: Mapping[str, Any]) -> bytes:
     return b'{"checksum": "' + digest(body).encode("ascii") + b'",' + body
 
 
+#: A path and what is wrong with the file → the error.
+Damage = Callable[[str, str], PatchkitError]
+
+
 def damaged(path: str, why: str) -> PatchkitError:
     """The error for a file of patchkit's own that cannot be what patchkit wrote.
 
@@ -287,12 +291,6 @@ def damaged(path: str, why: str) -> PatchkitError:
     """
     import shlex
 
-    if f"/{NAME}/" not in path:
-        return PatchkitError(
-            f"{path} is damaged ({why}); it is not guessed at",
-            code="saved-damaged",
-            hint="patchkit status shows what is applied, and patchkit revert takes it out",
-        )
     folder = path[: path.rindex(f"/{NAME}/") + len(NAME) + 1]
     aside = f"mv {shlex.quote(folder)} {shlex.quote(folder + '-damaged')}"
     return PatchkitError(
@@ -304,15 +302,18 @@ def damaged(path: str, why: str) -> PatchkitError:
     )
 
 
-def parse_record(data: bytes, path: str, fault: Callable[[Any], str | None]) -> Any:
-    """What :func:`render` made, checked: its checksum, its schema, and its shape by ``fault``."""
+def parse_record(
+    data: bytes, path: str, fault: Callable[[Any], str | None], damage: Damage = damaged
+) -> Any:
+    """What :func:`render` made, checked: its checksum, its schema, and its shape by ``fault``.
+    What ``damage`` makes of the path and the reason is raised where it is something else."""
     head, mark, body = data[:14], data[14:78], data[80:]
     if head != b'{"checksum": "' or data[78:80] != b'",' or digest(body).encode() != mark:
-        raise damaged(path, "its checksum is wrong")
+        raise damage(path, "its checksum is wrong")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise damaged(path, f"no JSON: {error}") from None
+        raise damage(path, f"no JSON: {error}") from None
     value.pop("checksum")
     schema = value.get("schema")
     if type(schema) is int and schema > SCHEMA:
@@ -325,7 +326,7 @@ def parse_record(data: bytes, path: str, fault: Callable[[Any], str | None]) -> 
         _upgrade(value)
     wrong = "schema" if value.get("schema") != SCHEMA else fault(value)
     if wrong is not None:
-        raise damaged(path, f"{wrong} is not what patchkit writes there")
+        raise damage(path, f"{wrong} is not what patchkit writes there")
     return value
 
 
@@ -353,25 +354,26 @@ def _is_there(path: str) -> bool:
     return True
 
 
-def read_own(path: str, most: int = MAX_STATE) -> bytes | None:
+def read_own(path: str, most: int = MAX_STATE, damage: Damage = damaged) -> bytes | None:
     """A file of patchkit's own; None where there is none.  Never blocks, and follows no
-    symlink; more than ``most`` bytes are refused, since patchkit does not write so many."""
+    symlink; more than ``most`` bytes are refused, since patchkit does not write so many.
+    ``damage`` makes the error of what cannot be patchkit's."""
     try:
         descriptor = os.open(path, _OPEN)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise damaged(path, "it is a symlink") from None
+            raise damage(path, "it is a symlink") from None
         if error.errno == errno.ENXIO:
-            raise damaged(path, "it is a socket") from None
+            raise damage(path, "it is a socket") from None
         raise
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise damaged(path, "it is no regular file")
+            raise damage(path, "it is no regular file")
         if status.st_size > most:
-            raise damaged(path, f"it has {status.st_size} bytes, and the limit is {most}")
+            raise damage(path, f"it has {status.st_size} bytes, and the limit is {most}")
         with open(descriptor, "rb", closefd=False) as file:
             return file.read(most + 1)
     except OSError as error:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from patchkit.errors import Refused, UsageError
+from patchkit.errors import PatchkitError, Refused, UsageError
 from patchkit.fsio import digest, make_root
 from patchkit.recording import blobs
 from patchkit.series import from_blobs
@@ -116,7 +116,7 @@ def _lines(data: dict[str, Any], style: Callable[[str, str], str], verbose: bool
 
 
 def _read(path: str) -> Any:
-    data = read_own(path, _MOST)
+    data = read_own(path, _MOST, _damaged)
     if data is None:
         raise Refused(
             f"there is no {path}",
@@ -124,7 +124,15 @@ def _read(path: str) -> Any:
             file=path,
             hint="patchkit fleet save FILE writes one, before the change",
         )
-    return parse_record(data, path, saved_fault)
+    return parse_record(data, path, saved_fault, _damaged)
+
+
+def _damaged(path: str, why: str) -> PatchkitError:
+    return PatchkitError(
+        f"{path} is damaged ({why}); it is not guessed at",
+        code="saved-damaged",
+        hint="patchkit status shows what is applied, and patchkit revert takes it out",
+    )
 
 
 def _blobs(value: Any, path: str) -> Callable[[str], bytes]:
