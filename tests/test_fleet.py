@@ -313,6 +313,14 @@ def test_a_set_is_saved_into_no_folder_and_over_nothing_of_patchkit(lab: Lab) ->
     lab.run(site, "verify")
 
 
+def test_a_damaged_set_is_no_damaged_environment_wherever_it_lies(lab: Lab) -> None:
+    site, saved = lab.site(), lab.base / ".patchkit" / "saved.json"
+    lab.run(site, "fleet", "save", saved)
+    saved.write_bytes(saved.read_bytes() + b"\n")
+    error = lab.json(site, "fleet", "restore", saved, check=3)["error"]
+    assert error["code"] == "saved-damaged" and "reinstall" not in error["hint"]
+
+
 def test_the_json_of_each_command_names_it_whole(lab: Lab) -> None:
     site, saved = lab.site(), lab.base / "saved.json"
     (lab.base / "n.json").write_text("{}")
