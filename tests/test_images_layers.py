@@ -383,7 +383,8 @@ def test_kernels_built_in_a_lower_layer_are_set_aside(place: Place) -> None:
     site = lab.site(ACME)
     lab.run(site, "apply", "kernels")
     context = place.baked("kernels", site=site)
-    built = "/root/.cache/flashinfer/0.6.3/90/cached_ops/comm"
+    cache = f"{place.image.env['HOME']}/.cache/flashinfer"
+    built = f"{cache}/0.6.3/90/cached_ops/comm"
     base = place.engine.layered(
         place.one,
         *("sh", "-ec"),
@@ -392,7 +393,7 @@ def test_kernels_built_in_a_lower_layer_are_set_aside(place: Place) -> None:
     )
     image, said = place.engine.build(context, base)
     assert "could not be set aside" not in said
-    aside = image.layers[-1] / "root/.cache/flashinfer/patchkit-aside"
+    aside = Path(f"{image.layers[-1]}{cache}/patchkit-aside")
     (kept,) = aside.rglob("comm.so")
     assert kept.read_text() == "so\n" and kept.stat().st_mtime_ns == 1000000000_500000000
     assert os.readlink(kept.with_name("link")) == "comm.so"
