@@ -112,3 +112,10 @@ def complete_applied(
         state = None
     names = [] if state is None else [entry["name"] for entry in state["bundles"]]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def bundles_option(help: str, complete: Any = complete_bundle) -> Callable[[F], F]:
+    """``--bundle``, which may be given more than once."""
+    return click.option(
+        "--bundle", "bundles", multiple=True, metavar="BUNDLE", shell_complete=complete, help=help
+    )

@@ -10,7 +10,7 @@ import click
 
 from patchkit.console import Settings, finish
 from patchkit.errors import Refused, UsageError
-from patchkit.options import common_options, complete_applied
+from patchkit.options import bundles_option, common_options, complete_applied
 from patchkit.session import Report, Session
 
 from .snippets import KINDS, NEEDS_COMMAND, Facts
@@ -18,13 +18,9 @@ from .snippets import KINDS, NEEDS_COMMAND, Facts
 
 @click.command()
 @click.argument("kind", metavar="KIND", type=click.Choice(list(KINDS)))
-@click.option(
-    "--bundle",
-    "bundles",
-    multiple=True,
-    metavar="BUNDLE",
-    shell_complete=complete_applied,
-    help="A bundle that the launch relies on (repeatable). Else all that is applied here.",
+@bundles_option(
+    "A bundle that the launch relies on (repeatable). Else all that is applied here.",
+    complete_applied,
 )
 @click.option("--image", default="IMAGE", metavar="IMAGE", help="kubernetes: the image.")
 @click.option(

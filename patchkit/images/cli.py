@@ -8,7 +8,7 @@ import click
 
 from patchkit.console import Settings, finish
 from patchkit.errors import UsageError
-from patchkit.options import common_options, complete_bundle
+from patchkit.options import bundles_option, common_options
 
 
 @click.command(short_help="A build context for an image that has the bundles.")
@@ -22,14 +22,8 @@ from patchkit.options import common_options, complete_bundle
     help="The folder of the context; one that bake wrote before is brought up to date.",
 )
 @click.option("--from", "base", metavar="IMAGE", help="The base image.")
-@click.option(
-    "--bundle",
-    "bundles",
-    multiple=True,
-    metavar="BUNDLE",
-    shell_complete=complete_bundle,
-    help="A bundle, or a loose patch file, for the image (repeatable). Else all that is applied"
-    " here.",
+@bundles_option(
+    "A bundle, or a loose patch file, for the image (repeatable). Else all that is applied here."
 )
 @click.option(
     "--project",

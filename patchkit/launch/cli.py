@@ -6,21 +6,19 @@ import click
 
 from patchkit.console import Settings, finish
 from patchkit.errors import UsageError
-from patchkit.options import common_options, complete_bundle, dry_run_option, while_running_option
+from patchkit.options import (
+    bundles_option,
+    common_options,
+    dry_run_option,
+    while_running_option,
+)
 
 
 @click.command(
     short_help="Verify, hold the environment, export the profiles, become the command.",
     context_settings={"allow_interspersed_args": False},
 )
-@click.option(
-    "--bundle",
-    "bundles",
-    multiple=True,
-    metavar="BUNDLE",
-    shell_complete=complete_bundle,
-    help="A bundle that the launch relies on; may be given more than once.",
-)
+@bundles_option("A bundle that the launch relies on; may be given more than once.")
 @click.option("--ensure", is_flag=True, help="Apply first what is missing or was taken away.")
 @click.option(
     "--append-args", is_flag=True, help="Put the bundles' launch arguments behind the command."

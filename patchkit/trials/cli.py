@@ -13,7 +13,7 @@ import click
 
 from patchkit.console import Settings, finish, working_directory
 from patchkit.errors import PatchkitError, Refused, UsageError
-from patchkit.options import common_options, complete_bundle, while_running_option
+from patchkit.options import bundles_option, common_options, complete_bundle, while_running_option
 from patchkit.session import Options, Report, Session
 from patchkit.signals import held
 
@@ -168,14 +168,7 @@ def _running_options(command: F) -> F:
     short_help="Apply bundles, run a command, put everything back.",
     context_settings={"allow_interspersed_args": False},
 )
-@click.option(
-    "--bundle",
-    "bundles",
-    multiple=True,
-    metavar="BUNDLE",
-    shell_complete=complete_bundle,
-    help="A bundle to try; may be given more than once.",
-)
+@bundles_option("A bundle to try; may be given more than once.")
 @click.option("--keep", is_flag=True, help="Leave the bundles applied at the end.")
 @_running_options
 def run(
